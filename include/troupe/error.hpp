@@ -5,8 +5,10 @@
 #include <boost/system/result.hpp>
 
 #include <cstdint>
+#include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace troupe {
 
@@ -50,6 +52,18 @@ struct error {
 };
 
 template<class T> using result = boost::system::result<T, error>;
+
+/// `error` as an exception: thrown at start-up (config, model, plugin) and by `result::value()`. The request path
+/// returns `result`.
+class __attribute__((visibility("default"))) failure : public std::runtime_error {
+ public:
+  explicit failure(error e) : std::runtime_error(e.message), error_(std::move(e)) {}
+  failure(errc code, std::string message) : failure(error{code, std::move(message), {}, 0}) {}
+  const error& why() const noexcept { return error_; }
+
+ private:
+  error error_;
+};
 
 /// Found by boost::system::result::value() through argument-dependent look-up; throws `failure`.
 [[noreturn]] __attribute__((visibility("default"))) void throw_exception_from_error(

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+// The engine: the only way in, for the command line, the server and any Asio program.
+#pragma once
+
+#include "troupe/request.hpp"
+
+#include <boost/asio/any_completion_handler.hpp>
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/async_result.hpp>
+#include <boost/system/error_code.hpp>
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace troupe {
+
+/// Everything an engine is told at start. The defaults are those of the configuration table.
+struct engine_options {
+  std::string model_path;
+  std::string model_name;                     ///< as clients call it; empty: from the file
+  std::string isa;                            ///< "", "ref", "avx2", "avx512": empty = the best the CPU has
+  bool reference = false;                     ///< FP32 throughout, plain loops
+  std::uint32_t threads = 0;                  ///< compute threads; 0 = one per core
+  std::uint64_t kv_memory_bytes = 0;          ///< 0 = chosen from the memory that is free
+  std::uint32_t max_batch = 64;               ///< sequences running at once
+  std::uint32_t max_step_tokens = 256;        ///< rows of one step: decode rows and prefill chunks
+  std::uint32_t max_wait_ms = 0;              ///< how long a step may wait for company
+  std::uint32_t max_queue = 256;              ///< admitted requests that wait for a place
+  std::uint32_t max_context = 0;              ///< positions per sequence; 0 = the model's
+  std::uint32_t stream_credit = 256;          ///< unread token events before a request pauses
+  std::uint32_t slow_consumer_ms = 30'000;    ///< a request paused for longer is ended
+  std::uint32_t queue_timeout_ms = 60'000;    ///< longest wait for a place
+  double kv_high_watermark = 0.95;            ///< at this KV use all new work is refused
+  double kv_low_watermark = 0.90;             ///< above this KV use low priority is refused
+  std::uint32_t preempt_every = 0;            ///< preempt a running sequence every N steps, for tests; 0 = never
+  std::string trace_dir;                      ///< one trace file per request; empty = none
+};
+
+struct model_info {
+  std::string name, architecture, path;
+  std::uint32_t context = 0, vocabulary = 0, layers = 0;
+  std::vector<std::int32_t> end_of_sequence;
+  bool has_chat_template = false;
+  std::string kernels;              ///< one line: the kernels in use
+  std::string system_fingerprint;
+};
+
+/// The forecast printed at start, bytes.
+struct memory_plan {
+  std::uint64_t weights = 0, kv = 0, activations = 0, buffers = 0, available = 0;
+  std::uint32_t kv_blocks = 0, kv_block_tokens = 0;
+  std::uint64_t total() const noexcept { return weights + kv + activations + buffers; }
+};
+
+/// A latency histogram, seconds; `counts[i]` are samples <= `bounds[i]`, the last bucket has no bound.
+struct histogram {
+  static constexpr std::array<double, 14> bounds{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,
+                                                 0.25,  0.5,    1,     2.5,  5,     10,   60};
+  std::array<std::uint64_t, bounds.size() + 1> counts{};
+  double sum = 0;
+};
+
+/// A snapshot of the counters. All sums are since start.
+struct engine_stats {
+  // KV blocks; free + leased + limbo + cached == total
+  std::uint32_t kv_total = 0, kv_free = 0, kv_leased = 0, kv_limbo = 0, kv_cached = 0;
+  std::uint32_t running = 0, waiting = 0, paused = 0;
+  std::uint64_t steps = 0, prefill_tokens = 0, decode_tokens = 0, preemptions = 0, recomputed_tokens = 0;
+  std::uint32_t step_rows_max = 0, step_sequences_max = 0, last_step_rows = 0, last_step_sequences = 0;
+  std::uint64_t submitted = 0, finished_stop = 0, finished_length = 0, cancelled = 0;
+  std::vector<std::pair<errc, std::uint64_t>> failed;  ///< terminal errors by code
+  histogram time_to_first_token, time_per_output_token, step_time, queue_time;
+  bool ready = false, draining = false;
+};
+
+namespace detail {
+struct stream_state;
+struct engine_state;
+} // namespace detail
+
+/// One request in flight: a pull-style sequence of events. Move-only; destroying it cancels the request.
+/// Thread: the engine's executor, except where said. Events that are not read pause the request (see
+/// request::credit), never the engine.
+class __attribute__((visibility("default"))) stream {
+ public:
+  stream(stream&&) noexcept;
+  stream& operator=(stream&&) noexcept;
+  ~stream();
+
+  /// Reads the next event. One read at a time. Signature void(boost::system::error_code, stream_event).
+  /// Completes through the handler's executor, never inside this call. The error is operation_aborted when the read
+  /// was cancelled through its slot (the request goes on), end_of_stream (asio::error::eof) after the terminal event.
+  /// Cancellation: total.
+  template<typename CompletionToken> auto async_read(CompletionToken&& token) {
+    return boost::asio::async_initiate<CompletionToken, void(boost::system::error_code, stream_event)>(
+        [](auto handler, stream* self) { self->start_read(std::move(handler)); }, token, this);
+  }
+
+  /// Ends the request; its KV blocks are free after the running step at the latest. Idempotent. Thread: any.
+  void cancel();
+
+  /// Chosen by the engine, unique in its life. Thread: any.
+  std::uint64_t id() const noexcept;
+
+ private:
+  friend class engine;
+  friend struct detail::engine_state;
+  explicit stream(std::shared_ptr<detail::stream_state>) noexcept;
+  void start_read(boost::asio::any_completion_handler<void(boost::system::error_code, stream_event)>);
+  std::shared_ptr<detail::stream_state> state_;
+};
+
+/// Runs one model. It uses the caller's executor and never runs it, starts no I/O threads and installs no signal
+/// handlers; its compute threads are its own. Several engines may share an executor.
+/// An executor that runs on several threads must be a strand.
+class __attribute__((visibility("default"))) engine {
+ public:
+  engine(boost::asio::any_io_executor executor, engine_options options);
+  /// Work still in flight fails with errc::shutdown. Prefer async_shutdown first.
+  ~engine();
+  engine(const engine&) = delete;
+  engine& operator=(const engine&) = delete;
+
+  /// Loads the model, sets up memory and starts the actors. Signature void(result<void>).
+  /// Errors: bad_file, unsupported, no_memory, io, bad_config.
+  template<typename CompletionToken> auto async_start(CompletionToken&& token) {
+    return boost::asio::async_initiate<CompletionToken, void(result<void>)>(
+        [](auto handler, engine* self) { self->start(std::move(handler)); }, token, this);
+  }
+
+  /// Hands in a request; refusals arrive as the stream's failed_event. Never blocks. Thread: any.
+  stream submit(request what);
+
+  /// Submits and collects the whole answer. Signature void(result<completion>). A cancellation slot on the handler
+  /// cancels the request: terminal and partial both give what there is, reason `cancelled`.
+  template<typename CompletionToken> auto async_generate(request what, CompletionToken&& token) {
+    return boost::asio::async_initiate<CompletionToken, void(result<completion>)>(
+        [](auto handler, engine* self, request r) { self->generate(std::move(r), std::move(handler)); }, token, this,
+        std::move(what));
+  }
+
+  /// Refuses new work with errc::draining, lets running work finish until `limit`, cuts the rest with
+  /// errc::shutdown. Signature void(result<void>). The error names every actor still alive at the end.
+  template<typename CompletionToken>
+  auto async_shutdown(std::chrono::milliseconds limit, CompletionToken&& token) {
+    return boost::asio::async_initiate<CompletionToken, void(result<void>)>(
+        [](auto handler, engine* self, std::chrono::milliseconds l) { self->shutdown(l, std::move(handler)); }, token,
+        this, limit);
+  }
+
+  boost::asio::any_io_executor get_executor() const;
+
+  // After a successful start; thread: any.
+  const model_info& model() const;
+  const memory_plan& memory() const;
+  engine_stats stats() const;
+  /// Text to ids as the model's file asks; `special`: the texts of special tokens become those tokens.
+  result<std::vector<std::int32_t>> tokenize(std::string_view text, bool special = false, bool bos = false) const;
+  std::string detokenize(std::span<const std::int32_t> ids, bool special = true) const;
+  /// The conversation as the model's chat template renders it. Errors: bad_template, unsupported (no template).
+  result<std::string> render_chat(const chat_prompt& chat) const;
+  /// One request's life as a text sequence diagram, from the actors' trace rings; empty when it was overwritten.
+  std::string sequence_diagram(std::uint64_t stream_id) const;
+
+ private:
+  void start(boost::asio::any_completion_handler<void(result<void>)>);
+  void generate(request, boost::asio::any_completion_handler<void(result<completion>)>);
+  void shutdown(std::chrono::milliseconds, boost::asio::any_completion_handler<void(result<void>)>);
+  std::shared_ptr<detail::engine_state> state_;
+};
+
+} // namespace troupe
