@@ -92,9 +92,11 @@ class Server:
             except (urllib.error.URLError, OSError):
                 pass
             time.sleep(0.05)
-        tail = pathlib.Path(self.log_path).read_text(errors="replace").splitlines()[-5:]
-        raise RuntimeError(f"{self.command[0]} did not become healthy; its last lines:\n  " +
-                           "\n  ".join(tail))
+        status = self.process.poll()
+        state = "is still not healthy" if status is None else f"ended with status {status}"
+        lines = pathlib.Path(self.log_path).read_text(errors="replace").splitlines()[-5:]
+        raise RuntimeError("\n  ".join(
+            [f"{self.command[0]} {state}" + ("; its last lines:" if lines else ""), *lines]))
 
     def usage(self):
         """(CPU seconds, peak resident MiB) so far"""
@@ -175,8 +177,7 @@ def best_choice(options, clients, folder):
     for choice in options.llama_choices:
         sample = measure(options, llama_command(options, choice), clients, folder)
         speeds.append((sample.tokens_per_s, choice))
-        print(f"  llama-server {' '.join(choice)}: {sample.tokens_per_s:.1f} tok/s at {clients} clients",
-              flush=True)
+        print(f"  llama-server {' '.join(choice)}: {sample.tokens_per_s:.1f} tok/s", flush=True)
     return max(speeds)[1]
 
 
