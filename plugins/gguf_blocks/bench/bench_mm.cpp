@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// Speed of the multiplication kernels on the shapes of SmolLM2-135M, against the fused multiply-add peak
+// measured on this core just before. One thread.   bench_gguf_blocks [avx512|avx2|ref] [SCHEME]
+#include "plugins/gguf_blocks/gguf_blocks.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace {
+
+using clock_type = std::chrono::steady_clock;
+
+double seconds_since(clock_type::time_point start) {
+  return std::chrono::duration<double>(clock_type::now() - start).count();
+}
+
+/// Sixteen independent chains of fused multiply-adds in registers. Units: GFLOP/s.
+template<class Vector>
+[[gnu::noinline]] double fma_peak(double (*pass)(long)) {
+  double best = 0;
+  for (int i = 0; i < 5; ++i) {
+    constexpr long steps = 4'000'000;
+    const auto start = clock_type::now();
+    const double flops = pass(steps);
+    best = std::max(best, flops / seconds_since(start) * 1e-9);
+  }
+  return best;
+}
+
+#define TROUPE_FMA_PASS(name, target_flags, lanes)                                                           \
+  typedef float name##_vector __attribute__((vector_size(lanes * 4)));                                       \
+  __attribute__((target(target_flags), noinline)) double name(long steps) {                                  \
+    name##_vector x = {}, sums[12] = {};                                                                     \
+    x += 1.0f;                                                                                               \
+    for (long i = 0; i < steps; ++i) {                                                                       \
+      _Pragma("GCC unroll 12") for (int s = 0; s < 12; ++s) {                                                \
+        for (int lane = 0; lane < lanes; ++lane)                                                             \
+          sums[s][lane] = __builtin_fmaf(x[lane], x[lane], sums[s][lane]);                                   \
+        asm volatile("" : "+v"(sums[s]));                                                                    \
+      }                                                                                                      \
+    }                                                                                                        \
+    return 12.0 * 2 * lanes * static_cast<double>(steps);                                                    \
+  }
+TROUPE_FMA_PASS(fma_pass_512, "avx512f,avx512vl,fma", 16)
+TROUPE_FMA_PASS(fma_pass_256, "avx2,fma", 8)
+#undef TROUPE_FMA_PASS
+
+double measured_peak(std::uint32_t isa) {
+  return isa == TROUPE_ISA_AVX512 ? fma_peak<int>(fma_pass_512) : fma_peak<int>(fma_pass_256);
+}
+
+struct aligned_free {
+  void operator()(void* pointer) const { std::free(pointer); }
+};
+using memory = std::unique_ptr<void, aligned_free>;
+
+memory allocate(std::uint64_t bytes) {
+  return memory(std::aligned_alloc(64, (bytes + 63) / 64 * 64));
+}
+
+/// Random codes under scales of about 0.01, so that sums stay ordinary floats.
+std::vector<std::uint8_t> random_blocks(const troupe_quant_scheme& scheme, std::uint64_t blocks) {
+  std::vector<std::uint8_t> bytes(blocks * scheme.source_block_bytes);
+  std::mt19937 random(7);
+  for (auto& byte : bytes) byte = static_cast<std::uint8_t>(random());
+  const bool minimum = std::strstr(scheme.id, "_1") != nullptr;
+  for (std::uint64_t b = 0; b < blocks; ++b)
+    for (int half = 0; half < (minimum ? 2 : 1); ++half)
+      bytes[b * scheme.source_block_bytes + half * 2 + 1] = half == 0 ? 0x21 : 0xa8;
+  return bytes;
+}
+
+void bench(
+    const troupe_quant_scheme& scheme, const troupe_mm_kernel& kernel, std::uint32_t k, std::uint32_t n,
+    double peak) {
+  const troupe_weight_shape shape{sizeof shape, n, k};
+  troupe_packed_size size{sizeof size, 0, 0};
+  scheme.packed_size(&shape, &size);
+  const memory packed = allocate(size.bytes), scratch = allocate(kernel.scratch_bytes(&shape));
+  const auto source = random_blocks(scheme, std::uint64_t{n} * k / scheme.source_block_elements);
+  if (scheme.pack(&shape, source.data(), 0, n, packed.get(), {nullptr, 0}) != TROUPE_OK) std::abort();
+
+  for (const std::uint32_t m : {1u, 2u, 4u, 8u, 9u, 12u, 16u, 32u, 64u, 256u}) {
+    std::vector<float> a(std::size_t{m} * k, 0.5f), c(std::size_t{m} * n);
+    const troupe_mm_call call{sizeof call, m, 0, n, packed.get(), a.data(), k, c.data(), n, scratch.get()};
+    double best = 1e9;
+    const auto deadline = clock_type::now() + std::chrono::milliseconds(300);
+    for (int i = 0; i < 3 || clock_type::now() < deadline; ++i) {
+      const auto start = clock_type::now();
+      kernel.run(&shape, &call);
+      best = std::min(best, seconds_since(start));
+    }
+    const double gflops = 2.0 * m * n * k / best * 1e-9;
+    std::printf(
+        "%-10s k=%-5u n=%-6u m=%-4u %8.1f us %8.1f GFLOP/s %5.1f %% of peak %6.1f GB/s of weights\n",
+        scheme.id, k, n, m, best * 1e6, gflops, 100 * gflops / peak, size.bytes / best * 1e-9);
+  }
+}
+
+} // namespace
+
+int main(int argc, char** argv) {
+  const std::string isa_name = argc > 1 ? argv[1] : "avx512";
+  const std::uint32_t isa = isa_name == "avx512" ? TROUPE_ISA_AVX512
+                            : isa_name == "avx2" ? TROUPE_ISA_AVX2
+                                                 : TROUPE_ISA_REF;
+  const double peak = measured_peak(isa);
+  std::printf("fma peak %.1f GFLOP/s\n", peak);
+  std::uint32_t count = 0;
+  const troupe_quant_scheme* const* schemes = troupe_gguf_blocks_schemes(&count);
+  for (std::uint32_t i = 0; i < count; ++i) {
+    if (argc > 2 && std::strcmp(argv[2], schemes[i]->id) != 0) continue;
+    for (std::uint32_t j = 0; j < schemes[i]->mm_count; ++j) {
+      if (schemes[i]->mm[j].isa != isa) continue;
+      bench(*schemes[i], schemes[i]->mm[j], 576, 1536, peak);
+      bench(*schemes[i], schemes[i]->mm[j], 1536, 576, peak);
+      bench(*schemes[i], schemes[i]->mm[j], 576, 49152, peak);
+    }
+  }
+}

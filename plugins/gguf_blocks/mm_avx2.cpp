@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+// AVX2 with FMA and F16C. A panel of 32 channels is worked on in halves of two vectors, so that six rows of
+// sums, both weights and one activation fit the sixteen registers.
+#include "plugins/gguf_blocks/mm_driver.hpp"
+
+#include <immintrin.h>
+
+namespace troupe::gguf_blocks {
+
+namespace {
+
+constexpr std::uint32_t half_panel = panel / 2;
+
+/// Lanes below `columns` set.
+__m256i column_mask(std::uint32_t columns) {
+  return _mm256_cmpgt_epi32(
+      _mm256_set1_epi32(static_cast<int>(columns)), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+
+/// Reads and writes 16 columns of C of which only some may exist.
+struct half_columns {
+  __m256i mask[2];
+  explicit half_columns(std::uint32_t columns) :
+      mask{column_mask(columns), column_mask(columns < 8 ? 0 : columns - 8)} {}
+};
+
+/// Real columns of half `half` of a panel that has `columns`.
+std::uint32_t columns_of_half(std::uint32_t columns, std::uint32_t half) {
+  const std::uint32_t first = half * half_panel;
+  const std::uint32_t left = columns > first ? columns - first : 0;
+  return left < half_panel ? left : half_panel;
+}
+
+/// Scales and minima of 8 channels for one group.
+template<class Layout>
+struct scales8 {
+  __m256 scale, minimum;
+  scales8(const std::uint8_t* packed_group, std::uint32_t eighth) {
+    const auto* scales = reinterpret_cast<const __m128i*>(packed_group + Layout::scale_offset);
+    scale = _mm256_cvtph_ps(_mm_load_si128(scales + eighth));
+    if constexpr (Layout::minimum) {
+      const auto* minima = reinterpret_cast<const __m128i*>(packed_group + Layout::minimum_offset);
+      minimum = _mm256_cvtph_ps(_mm_load_si128(minima + eighth));
+    }
+  }
+  __m256 weight(__m256i code) const {
+    if constexpr (Layout::zero != 0) code = _mm256_sub_epi32(code, _mm256_set1_epi32(Layout::zero));
+    if constexpr (Layout::minimum)
+      return _mm256_fmadd_ps(_mm256_cvtepi32_ps(code), scale, minimum);
+    else
+      return _mm256_mul_ps(_mm256_cvtepi32_ps(code), scale);
+  }
+};
+
+/// Codes of 8 channels for 8 inputs in a row.
+template<class Layout>
+struct codes8 {
+  const std::uint8_t* bytes;
+  __m256i words;
+  codes8(const std::uint8_t* group_codes, std::uint32_t octet, std::uint32_t eighth) {
+    if constexpr (Layout::nibbles)
+      words = _mm256_load_si256(reinterpret_cast<const __m256i*>(group_codes) + octet * 4 + eighth);
+    else
+      bytes = group_codes + octet * 8 * panel + eighth * 8;
+  }
+  __m256i next() {
+    __m256i code;
+    if constexpr (Layout::nibbles) {
+      code = _mm256_and_si256(words, _mm256_set1_epi32(15));
+      words = _mm256_srli_epi32(words, 4);
+    } else {
+      code = _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(bytes)));
+      bytes += panel;
+    }
+    return code;
+  }
+};
+
+/// `Vectors` eights of channels from eighth `first` on, straight from the codes.
+template<class Layout, int Rows, int Vectors>
+void fused_rows(const mm_tile& tile, const std::uint8_t* packed, std::uint32_t groups, std::uint32_t first) {
+  __m256 acc[Rows][Vectors];
+  for (int r = 0; r < Rows; ++r)
+    for (int v = 0; v < Vectors; ++v) acc[r][v] = _mm256_setzero_ps();
+  const float* a = tile.a;
+  for (std::uint32_t g = 0; g < groups; ++g, packed += Layout::group_bytes, a += group) {
+    for (std::uint32_t octet = 0; octet < group / 8; ++octet) {
+#pragma GCC unroll 4
+      for (int v = 0; v < Vectors; ++v) {
+        const scales8<Layout> scales(packed, first + v);
+        codes8<Layout> codes(packed + Layout::code_offset, octet, first + v);
+#pragma GCC unroll 8
+        for (std::uint32_t i = 0; i < 8; ++i) {
+          const __m256 w = scales.weight(codes.next());
+#pragma GCC unroll 6
+          for (int r = 0; r < Rows; ++r) {
+            const __m256 x = _mm256_broadcast_ss(a + r * tile.a_stride + octet * 8 + i);
+            acc[r][v] = _mm256_fmadd_ps(x, w, acc[r][v]);
+          }
+        }
+      }
+    }
+  }
+  for (int v = 0; v < Vectors; ++v) {
+    const std::uint32_t column = (first + v) * 8;
+    const __m256i mask = column_mask(tile.columns > column ? tile.columns - column : 0);
+    for (int r = 0; r < Rows; ++r) _mm256_maskstore_ps(tile.c + r * tile.c_stride + column, mask, acc[r][v]);
+  }
+}
+
+/// One half of the panel: 16 channels.
+template<int Rows>
+void dense_half(
+    const mm_tile& tile, const float* weights, std::uint32_t inputs, bool accumulate, std::uint32_t half) {
+  const half_columns columns(columns_of_half(tile.columns, half));
+  float* c = tile.c + half * half_panel;
+  __m256 acc[Rows][2];
+#pragma GCC unroll 6
+  for (int r = 0; r < Rows; ++r)
+    for (int v = 0; v < 2; ++v)
+      acc[r][v] = accumulate ? _mm256_maskload_ps(c + r * tile.c_stride + v * 8, columns.mask[v])
+                             : _mm256_setzero_ps();
+  const float* a = tile.a;
+  const std::size_t stride = tile.a_stride;
+  weights += half * half_panel;
+  for (std::uint32_t k = 0; k < inputs; ++k, weights += panel, ++a) {
+    const __m256 w0 = _mm256_load_ps(weights), w1 = _mm256_load_ps(weights + 8);
+#pragma GCC unroll 6
+    for (int r = 0; r < Rows; ++r) {
+      const __m256 x = _mm256_broadcast_ss(a + r * stride);
+      acc[r][0] = _mm256_fmadd_ps(x, w0, acc[r][0]);
+      acc[r][1] = _mm256_fmadd_ps(x, w1, acc[r][1]);
+    }
+  }
+#pragma GCC unroll 6
+  for (int r = 0; r < Rows; ++r)
+    for (int v = 0; v < 2; ++v)
+      _mm256_maskstore_ps(c + r * tile.c_stride + v * 8, columns.mask[v], acc[r][v]);
+}
+
+template<int Rows>
+void dense_panel(const mm_tile& tile, const float* weights, std::uint32_t inputs, bool accumulate) {
+  dense_half<Rows>(tile, weights, inputs, accumulate, 0);
+  if (tile.columns > half_panel) dense_half<Rows>(tile, weights, inputs, accumulate, 1);
+}
+
+struct machine {
+  static constexpr std::uint32_t max_fused_rows = 4;
+  static constexpr std::uint32_t max_tile_rows = 6;
+
+  static std::uint32_t fused_panels(std::uint32_t) { return 1; }
+
+  template<class Layout>
+  static void fused(
+      const mm_tile& tile, std::uint32_t rows, std::uint32_t, const std::uint8_t* packed, std::size_t,
+      std::uint32_t groups) {
+    switch (rows) {
+    case 1:
+      return fused_rows<Layout, 1, 4>(tile, packed, groups, 0);
+    case 2:
+      return fused_rows<Layout, 2, 4>(tile, packed, groups, 0);
+    case 3:
+      fused_rows<Layout, 3, 2>(tile, packed, groups, 0);
+      return fused_rows<Layout, 3, 2>(tile, packed, groups, 2);
+    default:
+      fused_rows<Layout, 4, 2>(tile, packed, groups, 0);
+      return fused_rows<Layout, 4, 2>(tile, packed, groups, 2);
+    }
+  }
+
+  template<class Layout>
+  static void dequantise(const std::uint8_t* packed, std::uint32_t groups, float* weights) {
+    for (std::uint32_t g = 0; g < groups; ++g, packed += Layout::group_bytes, weights += group * panel) {
+      for (std::uint32_t eighth = 0; eighth < panel / 8; ++eighth) {
+        const scales8<Layout> scales(packed, eighth);
+        for (std::uint32_t octet = 0; octet < group / 8; ++octet) {
+          codes8<Layout> codes(packed + Layout::code_offset, octet, eighth);
+          float* to = weights + octet * 8 * panel + eighth * 8;
+#pragma GCC unroll 8
+          for (std::uint32_t i = 0; i < 8; ++i) _mm256_store_ps(to + i * panel, scales.weight(codes.next()));
+        }
+      }
+    }
+  }
+
+  static void dense(
+      const mm_tile& tile, std::uint32_t rows, const float* weights, std::uint32_t inputs, bool accumulate) {
+    switch (rows) {
+    case 1:
+      return dense_panel<1>(tile, weights, inputs, accumulate);
+    case 2:
+      return dense_panel<2>(tile, weights, inputs, accumulate);
+    case 3:
+      return dense_panel<3>(tile, weights, inputs, accumulate);
+    case 4:
+      return dense_panel<4>(tile, weights, inputs, accumulate);
+    case 5:
+      return dense_panel<5>(tile, weights, inputs, accumulate);
+    default:
+      return dense_panel<6>(tile, weights, inputs, accumulate);
+    }
+  }
+};
+
+} // namespace
+
+const mm_functions mm_avx2{
+    mm_driver<machine, nibble_layout>::run, mm_driver<machine, nibble_min_layout>::run,
+    mm_driver<machine, byte_layout>::run, mm_driver<machine, byte_min_layout>::run};
+
+} // namespace troupe::gguf_blocks

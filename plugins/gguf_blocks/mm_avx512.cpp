@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+// AVX-512 (F, BW, DQ, VL) with FMA and F16C. A panel of 32 channels is two vectors wide.
+#include "plugins/gguf_blocks/mm_driver.hpp"
+
+#include <immintrin.h>
+
+namespace troupe::gguf_blocks {
+
+namespace {
+
+struct column_masks {
+  __mmask16 half[2];
+  explicit column_masks(std::uint32_t columns) {
+    const std::uint32_t bits = columns >= 32 ? 0xffffffffu : (1u << columns) - 1;
+    half[0] = static_cast<__mmask16>(bits);
+    half[1] = static_cast<__mmask16>(bits >> 16);
+  }
+};
+
+/// The 16 values of a nibble, found by the low four bits of each lane.
+template<class Layout>
+__m512 nibble_values() {
+  const __m512 codes = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+  return _mm512_sub_ps(codes, _mm512_set1_ps(Layout::zero));
+}
+
+/// Scales and minima of half a panel for one group.
+template<class Layout>
+struct half_scales {
+  __m512 scale, minimum;
+  half_scales(const std::uint8_t* packed_group, int half) {
+    const auto* scales = reinterpret_cast<const __m256i*>(packed_group + Layout::scale_offset);
+    scale = _mm512_cvtph_ps(_mm256_load_si256(scales + half));
+    if constexpr (Layout::minimum) {
+      const auto* minima = reinterpret_cast<const __m256i*>(packed_group + Layout::minimum_offset);
+      minimum = _mm512_cvtph_ps(_mm256_load_si256(minima + half));
+    }
+  }
+  __m512 weight(__m512 code) const {
+    if constexpr (Layout::minimum)
+      return _mm512_fmadd_ps(code, scale, minimum);
+    else
+      return _mm512_mul_ps(code, scale);
+  }
+};
+
+__m512 widen_bytes(const std::uint8_t* codes) {
+  return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_load_si128(reinterpret_cast<const __m128i*>(codes))));
+}
+
+template<class Layout, int Rows, int Panels>
+void fused_rows(
+    const mm_tile& tile, const std::uint8_t* packed, std::size_t panel_bytes, std::uint32_t groups) {
+  const __m512 values = nibble_values<Layout>();
+  __m512 acc[Rows][Panels][2];
+  for (int r = 0; r < Rows; ++r)
+    for (int p = 0; p < Panels; ++p) acc[r][p][0] = acc[r][p][1] = _mm512_setzero_ps();
+
+  const float* a = tile.a;
+  for (std::uint32_t g = 0; g < groups; ++g, packed += Layout::group_bytes) {
+#pragma GCC unroll 4
+    for (int p = 0; p < Panels; ++p) {
+      const std::uint8_t* from = packed + p * panel_bytes;
+      const half_scales<Layout> low(from, 0), high(from, 1);
+      const std::uint8_t* codes = from + Layout::code_offset;
+      for (std::uint32_t octet = 0; octet < group / 8; ++octet, codes += panel * (Layout::nibbles ? 4 : 8)) {
+        __m512i words[2];
+        if constexpr (Layout::nibbles) {
+          words[0] = _mm512_load_si512(codes);
+          words[1] = _mm512_load_si512(codes + 64);
+        }
+#pragma GCC unroll 8
+        for (std::uint32_t i = 0; i < 8; ++i) {
+          __m512 w0, w1;
+          if constexpr (Layout::nibbles) {
+            w0 = low.weight(_mm512_permutexvar_ps(words[0], values));
+            w1 = high.weight(_mm512_permutexvar_ps(words[1], values));
+            words[0] = _mm512_srli_epi32(words[0], 4);
+            words[1] = _mm512_srli_epi32(words[1], 4);
+          } else {
+            w0 = low.weight(widen_bytes(codes + i * panel));
+            w1 = high.weight(widen_bytes(codes + i * panel + 16));
+          }
+#pragma GCC unroll 12
+          for (int r = 0; r < Rows; ++r) {
+            const __m512 x = _mm512_set1_ps(a[r * tile.a_stride + octet * 8 + i]);
+            acc[r][p][0] = _mm512_fmadd_ps(x, w0, acc[r][p][0]);
+            acc[r][p][1] = _mm512_fmadd_ps(x, w1, acc[r][p][1]);
+          }
+        }
+      }
+    }
+    a += group;
+  }
+
+  const column_masks masks(tile.columns);
+  for (int r = 0; r < Rows; ++r)
+    for (int p = 0; p < Panels; ++p)
+      for (int h = 0; h < 2; ++h)
+        _mm512_mask_storeu_ps(tile.c + r * tile.c_stride + p * panel + h * 16, masks.half[h], acc[r][p][h]);
+}
+
+template<int Rows>
+void dense_rows(const mm_tile& tile, const float* weights, std::uint32_t inputs, bool accumulate) {
+  const column_masks masks(tile.columns);
+  __m512 acc[Rows][2];
+#pragma GCC unroll 12
+  for (int r = 0; r < Rows; ++r)
+    for (int h = 0; h < 2; ++h)
+      acc[r][h] = accumulate ? _mm512_maskz_loadu_ps(masks.half[h], tile.c + r * tile.c_stride + h * 16)
+                             : _mm512_setzero_ps();
+  const float* a = tile.a;
+  const std::size_t stride = tile.a_stride;
+  for (std::uint32_t k = 0; k < inputs; ++k, weights += panel, ++a) {
+    const __m512 w0 = _mm512_load_ps(weights), w1 = _mm512_load_ps(weights + 16);
+#pragma GCC unroll 12
+    for (int r = 0; r < Rows; ++r) {
+      const __m512 x = _mm512_set1_ps(a[r * stride]);
+      acc[r][0] = _mm512_fmadd_ps(x, w0, acc[r][0]);
+      acc[r][1] = _mm512_fmadd_ps(x, w1, acc[r][1]);
+    }
+  }
+#pragma GCC unroll 12
+  for (int r = 0; r < Rows; ++r)
+    for (int h = 0; h < 2; ++h)
+      _mm512_mask_storeu_ps(tile.c + r * tile.c_stride + h * 16, masks.half[h], acc[r][h]);
+}
+
+struct machine {
+  static constexpr std::uint32_t max_fused_rows = 8;
+  static constexpr std::uint32_t max_tile_rows = 12;
+
+  /// Chains per step = 2 * rows * panels; eight hide the latency of the multipliers.
+  static std::uint32_t fused_panels(std::uint32_t m) { return m == 1 ? 4 : m <= 3 ? 2 : 1; }
+
+  template<class Layout>
+  static void fused(
+      const mm_tile& tile, std::uint32_t rows, std::uint32_t panels, const std::uint8_t* packed,
+      std::size_t panel_bytes, std::uint32_t groups) {
+    switch (rows) {
+    case 1:
+      return panels == 4 ? fused_rows<Layout, 1, 4>(tile, packed, panel_bytes, groups)
+                         : fused_rows<Layout, 1, 1>(tile, packed, panel_bytes, groups);
+    case 2:
+      return panels == 2 ? fused_rows<Layout, 2, 2>(tile, packed, panel_bytes, groups)
+                         : fused_rows<Layout, 2, 1>(tile, packed, panel_bytes, groups);
+    case 3:
+      return panels == 2 ? fused_rows<Layout, 3, 2>(tile, packed, panel_bytes, groups)
+                         : fused_rows<Layout, 3, 1>(tile, packed, panel_bytes, groups);
+    case 4:
+      return fused_rows<Layout, 4, 1>(tile, packed, panel_bytes, groups);
+    case 5:
+      return fused_rows<Layout, 5, 1>(tile, packed, panel_bytes, groups);
+    case 6:
+      return fused_rows<Layout, 6, 1>(tile, packed, panel_bytes, groups);
+    case 7:
+      return fused_rows<Layout, 7, 1>(tile, packed, panel_bytes, groups);
+    default:
+      return fused_rows<Layout, 8, 1>(tile, packed, panel_bytes, groups);
+    }
+  }
+
+  template<class Layout>
+  static void dequantise(const std::uint8_t* packed, std::uint32_t groups, float* weights) {
+    const __m512 values = nibble_values<Layout>();
+    for (std::uint32_t g = 0; g < groups; ++g, packed += Layout::group_bytes) {
+      for (int half = 0; half < 2; ++half) {
+        const half_scales<Layout> scales(packed, half);
+        const std::uint8_t* codes = packed + Layout::code_offset;
+        float* to = weights + half * 16;
+        if constexpr (Layout::nibbles) {
+          for (std::uint32_t octet = 0; octet < group / 8; ++octet, to += 8 * panel) {
+            __m512i words = _mm512_load_si512(codes + (octet * 2 + half) * 64);
+#pragma GCC unroll 8
+            for (std::uint32_t i = 0; i < 8; ++i, words = _mm512_srli_epi32(words, 4))
+              _mm512_store_ps(to + i * panel, scales.weight(_mm512_permutexvar_ps(words, values)));
+          }
+        } else {
+          for (std::uint32_t i = 0; i < group; ++i)
+            _mm512_store_ps(to + i * panel, scales.weight(widen_bytes(codes + i * panel + half * 16)));
+        }
+      }
+      weights += group * panel;
+    }
+  }
+
+  static void dense(
+      const mm_tile& tile, std::uint32_t rows, const float* weights, std::uint32_t inputs, bool accumulate) {
+    switch (rows) {
+    case 1:
+      return dense_rows<1>(tile, weights, inputs, accumulate);
+    case 2:
+      return dense_rows<2>(tile, weights, inputs, accumulate);
+    case 3:
+      return dense_rows<3>(tile, weights, inputs, accumulate);
+    case 4:
+      return dense_rows<4>(tile, weights, inputs, accumulate);
+    case 5:
+      return dense_rows<5>(tile, weights, inputs, accumulate);
+    case 6:
+      return dense_rows<6>(tile, weights, inputs, accumulate);
+    case 7:
+      return dense_rows<7>(tile, weights, inputs, accumulate);
+    case 8:
+      return dense_rows<8>(tile, weights, inputs, accumulate);
+    case 9:
+      return dense_rows<9>(tile, weights, inputs, accumulate);
+    case 10:
+      return dense_rows<10>(tile, weights, inputs, accumulate);
+    case 11:
+      return dense_rows<11>(tile, weights, inputs, accumulate);
+    default:
+      return dense_rows<12>(tile, weights, inputs, accumulate);
+    }
+  }
+};
+
+} // namespace
+
+const mm_functions mm_avx512{
+    mm_driver<machine, nibble_layout>::run, mm_driver<machine, nibble_min_layout>::run,
+    mm_driver<machine, byte_layout>::run, mm_driver<machine, byte_min_layout>::run};
+
+} // namespace troupe::gguf_blocks
