@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+// Opening GGUF files and the typed view of their metadata.
+#include "models/gguf_file.hpp"
+
+#include "models/gguf_parser.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+namespace troupe::models {
+
+namespace {
+
+template<class T>
+T load(std::span<const std::byte> bytes) {
+  T value;
+  std::memcpy(&value, bytes.data(), sizeof value);
+  return value;
+}
+
+template<class T>
+std::span<const std::byte> element(const gguf_value& value, std::uint64_t index) {
+  return value.bytes.subspan(index * sizeof(T), sizeof(T));
+}
+
+/// Calls `visit` with element `index` as it is stored; strings never come here.
+template<class Visitor>
+auto visit_number(const gguf_value& value, std::uint64_t index, Visitor visit) {
+  switch (value.type) {
+  case gguf_value_type::u8:
+    return visit(load<std::uint8_t>(element<std::uint8_t>(value, index)));
+  case gguf_value_type::i8:
+    return visit(load<std::int8_t>(element<std::int8_t>(value, index)));
+  case gguf_value_type::u16:
+    return visit(load<std::uint16_t>(element<std::uint16_t>(value, index)));
+  case gguf_value_type::i16:
+    return visit(load<std::int16_t>(element<std::int16_t>(value, index)));
+  case gguf_value_type::u32:
+    return visit(load<std::uint32_t>(element<std::uint32_t>(value, index)));
+  case gguf_value_type::i32:
+    return visit(load<std::int32_t>(element<std::int32_t>(value, index)));
+  case gguf_value_type::u64:
+    return visit(load<std::uint64_t>(element<std::uint64_t>(value, index)));
+  case gguf_value_type::i64:
+    return visit(load<std::int64_t>(element<std::int64_t>(value, index)));
+  case gguf_value_type::f32:
+    return visit(load<float>(element<float>(value, index)));
+  case gguf_value_type::f64:
+    return visit(load<double>(element<double>(value, index)));
+  default:
+    return visit(load<std::uint8_t>(element<std::uint8_t>(value, index)) != 0);
+  }
+}
+
+template<class T>
+constexpr std::string_view wanted_name() {
+  if constexpr (std::is_same_v<T, bool>)
+    return "a bool";
+  else if constexpr (std::is_same_v<T, std::string_view>)
+    return "a string";
+  else if constexpr (std::is_floating_point_v<T>)
+    return "a float";
+  else
+    return "an integer";
+}
+
+/// Whether a stored type can serve a T at all; its value may still not fit.
+template<class T>
+bool serves(gguf_value_type type) {
+  switch (type) {
+  case gguf_value_type::boolean:
+    return std::is_same_v<T, bool>;
+  case gguf_value_type::string:
+    return std::is_same_v<T, std::string_view>;
+  case gguf_value_type::f32:
+  case gguf_value_type::f64:
+    return std::is_floating_point_v<T>;
+  case gguf_value_type::array:
+    return false;
+  default:
+    return std::is_integral_v<T> && !std::is_same_v<T, bool>;
+  }
+}
+
+/// A stored number as T, or nothing when it does not fit; `serves` has matched the kinds.
+template<class T, class Stored>
+std::optional<T> convert(Stored stored) {
+  if constexpr (std::is_same_v<T, bool> != std::is_same_v<Stored, bool>)
+    return std::nullopt;
+  else if constexpr (std::is_same_v<T, bool>)
+    return stored;
+  else if constexpr (std::is_floating_point_v<T> != std::is_floating_point_v<Stored>)
+    return std::nullopt;
+  else if constexpr (std::is_floating_point_v<T>)
+    return static_cast<T>(stored);
+  else if (!std::in_range<T>(stored))
+    return std::nullopt;
+  else
+    return static_cast<T>(stored);
+}
+
+std::string number_text(const gguf_value& value, std::uint64_t index) {
+  return visit_number(value, index, [](auto number) -> std::string {
+    if constexpr (std::is_same_v<decltype(number), bool>)
+      return number ? "true" : "false";
+    else
+      return std::to_string(number);
+  });
+}
+
+/// Printable form of untrusted text, cut at `longest` characters.
+std::string escaped(std::string_view text, std::size_t longest) {
+  static constexpr char digits[] = "0123456789abcdef";
+  std::string out;
+  for (const char c : text.substr(0, longest)) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '\n')
+      out += "\\n";
+    else if (byte < 0x20 || byte == 0x7f)
+      out += {'\\', 'x', digits[byte >> 4], digits[byte & 15]};
+    else
+      out += c;
+  }
+  if (text.size() > longest) out += "... (" + std::to_string(text.size()) + " bytes)";
+  return out;
+}
+
+std::string_view characters(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+/// Takes the first string off the encoded elements of an array.
+std::string_view take_string(std::span<const std::byte>& bytes) {
+  const auto length = load<std::uint64_t>(bytes);
+  const auto text = characters(bytes.subspan(sizeof length, length));
+  bytes = bytes.subspan(sizeof length + length);
+  return text;
+}
+
+} // namespace
+
+std::string_view value_type_name(gguf_value_type type) noexcept {
+  static constexpr std::string_view names[] = {"u8",   "i8",     "u16",   "i16", "u32", "i32", "f32",
+                                               "bool", "string", "array", "u64", "i64", "f64"};
+  return names[static_cast<std::uint32_t>(type)];
+}
+
+result<gguf_file> gguf_file::open(const std::string& path) {
+  auto mapped = mapped_file::open(path);
+  if (!mapped) return mapped.error();
+  auto file = parse(mapped->bytes(), path);
+  if (file) file->mapping_ = std::move(*mapped);
+  return file;
+}
+
+result<gguf_file> gguf_file::parse(std::span<const std::byte> bytes, std::string name) {
+  gguf_file file;
+  file.bytes_ = bytes;
+  file.name_ = std::move(name);
+  if (auto done = gguf_parser::fill(file); !done) return done.error();
+  return file;
+}
+
+error gguf_file::fail(std::string message, errc code) const {
+  return {code, name_ + ": " + std::move(message), {}, 0};
+}
+
+const gguf_value* gguf_file::find_value(std::string_view key) const noexcept {
+  const auto before = [this](std::uint32_t index, std::string_view wanted) {
+    return values_[index].key < wanted;
+  };
+  const auto found = std::lower_bound(values_by_key_.begin(), values_by_key_.end(), key, before);
+  return found == values_by_key_.end() || values_[*found].key != key ? nullptr : &values_[*found];
+}
+
+const gguf_tensor* gguf_file::find_tensor(std::string_view name) const noexcept {
+  const auto before = [this](std::uint32_t index, std::string_view wanted) {
+    return tensors_[index].name < wanted;
+  };
+  const auto found = std::lower_bound(tensors_by_name_.begin(), tensors_by_name_.end(), name, before);
+  return found == tensors_by_name_.end() || tensors_[*found].name != name ? nullptr : &tensors_[*found];
+}
+
+result<const gguf_tensor*> gguf_file::tensor(std::string_view name) const {
+  if (const gguf_tensor* found = find_tensor(name)) return found;
+  return fail("tensor '" + std::string(name) + "' is missing");
+}
+
+template<class T>
+result<T> gguf_file::read_scalar(const gguf_value& value) const {
+  const std::string where = "key '" + std::string(value.key) + "'";
+  if (value.is_array || !serves<T>(value.type))
+    return fail(
+        where + " is " + (value.is_array ? "an array of " : "of type ") +
+        std::string(value_type_name(value.type)) + "; " + std::string(wanted_name<T>()) + " is needed");
+  if constexpr (std::is_same_v<T, std::string_view>) {
+    return characters(value.bytes);
+  } else {
+    const auto converted = visit_number(value, 0, [](auto stored) { return convert<T>(stored); });
+    if (converted) return *converted;
+    return fail(
+        where + " is " + number_text(value, 0) + "; the allowed range is " +
+        std::to_string(std::numeric_limits<T>::min()) + ".." + std::to_string(std::numeric_limits<T>::max()));
+  }
+}
+
+template<class T>
+result<std::vector<T>> gguf_file::read_array(const gguf_value& value) const {
+  const std::string where = "key '" + std::string(value.key) + "'";
+  // An empty array carries no evidence of its type.
+  if (!value.is_array || (!serves<T>(value.type) && value.count != 0))
+    return fail(
+        where + " is " + (value.is_array ? "an array of " : "of type ") +
+        std::string(value_type_name(value.type)) + "; an array, each element " +
+        std::string(wanted_name<T>()) + ", is needed");
+  std::vector<T> elements;
+  elements.reserve(value.count);
+  if constexpr (std::is_same_v<T, std::string_view>) {
+    for (auto bytes = value.bytes; !bytes.empty();) elements.push_back(take_string(bytes));
+  } else {
+    for (std::uint64_t i = 0; i < value.count; ++i) {
+      const auto converted = visit_number(value, i, [](auto stored) { return convert<T>(stored); });
+      if (!converted)
+        return fail(
+            where + ", element " + std::to_string(i) + " is " + number_text(value, i) +
+            "; the allowed range is " + std::to_string(std::numeric_limits<T>::min()) + ".." +
+            std::to_string(std::numeric_limits<T>::max()));
+      elements.push_back(*converted);
+    }
+  }
+  return elements;
+}
+
+template<class T>
+result<T> gguf_file::get(std::string_view key) const {
+  const gguf_value* value = find_value(key);
+  if (value == nullptr)
+    return fail("key '" + std::string(key) + "' is missing; " + std::string(wanted_name<T>()) + " is needed");
+  return read_scalar<T>(*value);
+}
+
+template<class T>
+result<std::optional<T>> gguf_file::find(std::string_view key) const {
+  const gguf_value* value = find_value(key);
+  if (value == nullptr) return std::optional<T>{};
+  auto read = read_scalar<T>(*value);
+  if (!read) return read.error();
+  return std::optional<T>(*read);
+}
+
+template<class T>
+result<std::vector<T>> gguf_file::get_array(std::string_view key) const {
+  const gguf_value* value = find_value(key);
+  if (value == nullptr) return fail("key '" + std::string(key) + "' is missing; an array is needed");
+  return read_array<T>(*value);
+}
+
+template<class T>
+result<std::optional<std::vector<T>>> gguf_file::find_array(std::string_view key) const {
+  const gguf_value* value = find_value(key);
+  if (value == nullptr) return std::optional<std::vector<T>>{};
+  auto read = read_array<T>(*value);
+  if (!read) return read.error();
+  return std::optional<std::vector<T>>(std::move(*read));
+}
+
+#define TROUPE_GGUF_GETTERS(T)                                                                               \
+  template result<T> gguf_file::get<T>(std::string_view) const;                                              \
+  template result<std::optional<T>> gguf_file::find<T>(std::string_view) const;                              \
+  template result<std::vector<T>> gguf_file::get_array<T>(std::string_view) const;                           \
+  template result<std::optional<std::vector<T>>> gguf_file::find_array<T>(std::string_view) const;
+TROUPE_GGUF_GETTERS(bool)
+TROUPE_GGUF_GETTERS(std::int32_t)
+TROUPE_GGUF_GETTERS(std::uint32_t)
+TROUPE_GGUF_GETTERS(std::int64_t)
+TROUPE_GGUF_GETTERS(std::uint64_t)
+TROUPE_GGUF_GETTERS(float)
+TROUPE_GGUF_GETTERS(double)
+TROUPE_GGUF_GETTERS(std::string_view)
+#undef TROUPE_GGUF_GETTERS
+
+std::string describe(const gguf_tensor& tensor) {
+  std::string text(type_info(tensor.type).name);
+  for (std::uint32_t d = 0; d < tensor.rank; ++d)
+    text += (d == 0 ? " [" : ", ") + std::to_string(tensor.ne[d]);
+  return text + "]";
+}
+
+std::string describe(const gguf_value& value) {
+  constexpr std::size_t longest_text = 80;
+  constexpr std::uint64_t most_elements = 8;
+  if (!value.is_array)
+    return value.type == gguf_value_type::string
+               ? "\"" + escaped(characters(value.bytes), longest_text) + "\""
+               : number_text(value, 0);
+  std::string text = "[";
+  auto bytes = value.bytes;
+  for (std::uint64_t i = 0; i < std::min(value.count, most_elements); ++i) {
+    if (i != 0) text += ", ";
+    text += value.type == gguf_value_type::string ? "\"" + escaped(take_string(bytes), longest_text) + "\""
+                                                  : number_text(value, i);
+  }
+  if (value.count > most_elements) text += ", ... (" + std::to_string(value.count) + ")";
+  return text + "]";
+}
+
+} // namespace troupe::models

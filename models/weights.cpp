@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+// Loading of weights: merging, packing through the scheme table, progress.
+#include "models/weights.hpp"
+
+#include "runtime/base/checked.hpp"
+
+#include <oneapi/tbb/blocked_range.h>
+#include <oneapi/tbb/info.h>
+#include <oneapi/tbb/parallel_for.h>
+#include <oneapi/tbb/task_arena.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <mutex>
+#include <new>
+#include <optional>
+
+namespace troupe::models {
+
+namespace {
+
+namespace tbb = oneapi::tbb;
+
+// Channels packed by one task: at 1k inputs of 4 bits about 100 KB of source.
+constexpr std::uint32_t slice_channels = 8 * TROUPE_PANEL_CHANNELS;
+
+std::uint64_t channels(const gguf_tensor& tensor) {
+  return tensor.ne[1];
+}
+
+/// "blk.0.attn_q.weight + blk.0.attn_k.weight".
+std::string names(const weight_request& request) {
+  std::string text;
+  for (const gguf_tensor* part : request.parts) text += (text.empty() ? "" : " + ") + std::string(part->name);
+  return text;
+}
+
+/// The counter behind the progress callback.
+class progress_meter {
+ public:
+  progress_meter(const weight_load_options& options, std::uint64_t total) :
+      options_(options), total_(total) {}
+
+  void add(std::uint64_t bytes) {
+    if (!options_.progress) return;
+    const std::lock_guard lock(mutex_);
+    done_ += bytes;
+    options_.progress(done_, total_);
+  }
+
+ private:
+  const weight_load_options& options_;
+  std::uint64_t total_;
+  std::uint64_t done_ = 0;
+  std::mutex mutex_;
+};
+
+/// One matrix on its way: planned by `plan`, filled by slices, in any order.
+struct weight_job {
+  const weight_request* request = nullptr;
+  packed_weight weight;
+  std::vector<std::byte> merged; // the parts one after the other, when there are several
+  std::span<const std::byte> source;
+};
+
+std::uint32_t slices(const weight_job& job) {
+  return div_up(job.weight.shape.n, slice_channels);
+}
+
+error scheme_refused(
+    const gguf_file& file, const weight_request& request, std::int32_t status, const char* why) {
+  const std::string text = *why != '\0' ? why : "status " + std::to_string(status);
+  const std::string id(type_info(request.parts.front()->type).scheme);
+  if (status == TROUPE_NO_MEMORY)
+    return file.fail("tensor '" + names(request) + "': " + id + ": " + text, errc::no_memory);
+  return file.fail(
+      "tensor '" + names(request) + "': " + id + " refuses it: " + text,
+      status == TROUPE_UNSUPPORTED ? errc::unsupported : errc::bad_file);
+}
+
+result<void> check_parts(const gguf_file& file, const weight_request& request) {
+  if (request.parts.empty()) return file.fail("a weight without tensors was asked for", errc::internal);
+  for (const gguf_tensor* part : request.parts)
+    if (part->rank > 2)
+      return file.fail(
+          "tensor '" + std::string(part->name) + "' is " + describe(*part) + "; a matrix is needed");
+  if (!can_merge(request.parts))
+    return file.fail("tensors " + names(request) + " differ in type or row length and cannot be one matrix");
+  return {};
+}
+
+/// Shape, scheme and memory of one matrix.
+result<weight_job>
+plan(const gguf_file& file, const weight_request& request, const scheme_finder& find_scheme) {
+  if (auto fine = check_parts(file, request); !fine) return fine.error();
+  const gguf_tensor& first = *request.parts.front();
+  const ggml_type_info& info = type_info(first.type);
+  std::uint64_t n = 0;
+  for (const gguf_tensor* part : request.parts) n += channels(*part);
+  if (n > UINT32_MAX || first.ne[0] > UINT32_MAX)
+    return file.fail(
+        "tensor '" + names(request) + "' is larger than 2^32 in one dimension", errc::unsupported);
+
+  weight_job job;
+  job.request = &request;
+  job.weight.shape.n = static_cast<std::uint32_t>(n);
+  job.weight.shape.k = static_cast<std::uint32_t>(first.ne[0]);
+  job.weight.scheme = info.scheme.empty() ? nullptr : find_scheme(info.scheme);
+  if (job.weight.scheme == nullptr)
+    return file.fail(
+        "tensor '" + names(request) + "' has type " + std::string(info.name) +
+            ", which this build cannot multiply; F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1 and Q8_0 are "
+            "supported",
+        errc::unsupported);
+  const troupe_quant_scheme& scheme = *job.weight.scheme;
+  if (scheme.source_block_elements != info.block_elements || scheme.source_block_bytes != info.block_bytes)
+    return file.fail(
+        "scheme '" + std::string(info.scheme) + "' does not read " + std::string(info.name) + " blocks",
+        errc::internal);
+
+  std::array<char, 256> why{};
+  const troupe_text text{why.data(), why.size()};
+  if (const auto status = scheme.check(&job.weight.shape, text); status != TROUPE_OK)
+    return scheme_refused(file, request, status, why.data());
+  troupe_packed_size size{sizeof size, 0, 0};
+  if (const auto status = scheme.packed_size(&job.weight.shape, &size); status != TROUPE_OK)
+    return scheme_refused(file, request, status, "packed_size fails");
+  auto memory = aligned_buffer::allocate(size.bytes);
+  if (!memory)
+    return file.fail("tensor '" + names(request) + "': " + memory.error().message, errc::no_memory);
+  job.weight.data = std::move(*memory);
+  job.source = first.data;
+  return job;
+}
+
+/// Lays the parts of one matrix side by side; a single part is read where it is mapped.
+void merge(weight_job& job) {
+  if (job.request->parts.size() == 1) return;
+  std::size_t total = 0;
+  for (const gguf_tensor* part : job.request->parts) total += part->data.size();
+  job.merged.reserve(total);
+  for (const gguf_tensor* part : job.request->parts)
+    job.merged.insert(job.merged.end(), part->data.begin(), part->data.end());
+  job.source = job.merged;
+}
+
+result<void> pack_slice(const gguf_file& file, weight_job& job, std::uint32_t slice) {
+  const troupe_weight_shape& shape = job.weight.shape;
+  const std::uint32_t begin = slice * slice_channels;
+  const std::uint32_t end = std::min(shape.n - begin, slice_channels) + begin;
+  std::array<char, 256> why{};
+  const auto status = job.weight.scheme->pack(
+      &shape, job.source.data(), begin, end, job.weight.data.data(), troupe_text{why.data(), why.size()});
+  if (status == TROUPE_OK) return {};
+  return scheme_refused(file, *job.request, status, why.data());
+}
+
+/// The scheme counts channels over the merged matrix. Packing each part alone again tells which tensor of the
+/// file is at fault and its own channel.
+error blame_part(const gguf_file& file, const weight_job& job, error merged_error) {
+  if (job.request->parts.size() == 1 || merged_error.code != errc::bad_file) return merged_error;
+  const scheme_finder same = [&](std::string_view) { return job.weight.scheme; };
+  for (const gguf_tensor* part : job.request->parts) {
+    const weight_request alone{{part}};
+    auto single = plan(file, alone, same);
+    if (!single) return single.error();
+    for (std::uint32_t slice = 0; slice < slices(*single); ++slice)
+      if (auto done = pack_slice(file, *single, slice); !done) return done.error();
+  }
+  return merged_error;
+}
+
+/// Packs one matrix; its slices may run on several threads.
+result<void> pack(const gguf_file& file, weight_job& job, progress_meter& meter) {
+  merge(job);
+  std::vector<std::optional<error>> errors(slices(job));
+  std::atomic<bool> failed{false};
+  tbb::parallel_for(std::uint32_t{0}, slices(job), [&](std::uint32_t slice) {
+    if (failed.load(std::memory_order_relaxed)) return;
+    if (auto done = pack_slice(file, job, slice); !done) {
+      errors[slice] = done.error();
+      failed.store(true, std::memory_order_relaxed);
+    }
+  });
+  for (auto& wrong : errors)
+    if (wrong) return blame_part(file, job, std::move(*wrong));
+  meter.add(job.source.size());
+  job.merged = {};
+  return {};
+}
+
+float half_bits_to_float(std::uint16_t half) {
+  const std::uint32_t sign = static_cast<std::uint32_t>(half & 0x8000u) << 16;
+  const std::uint32_t exponent = half >> 10 & 31u, fraction = half & 0x3ffu;
+  if (exponent == 0) {
+    const float magnitude = static_cast<float>(fraction) * 0x1p-24f;
+    return sign != 0 ? -magnitude : magnitude;
+  }
+  const std::uint32_t wide = exponent == 31 ? 255u : exponent + 112u;
+  return std::bit_cast<float>(sign | wide << 23 | fraction << 13);
+}
+
+float number_at(const gguf_tensor& tensor, std::uint64_t index) {
+  if (tensor.type == ggml_type::f32) {
+    float value;
+    std::memcpy(&value, tensor.data.data() + index * sizeof value, sizeof value);
+    return value;
+  }
+  std::uint16_t bits;
+  std::memcpy(&bits, tensor.data.data() + index * sizeof bits, sizeof bits);
+  return tensor.type == ggml_type::f16 ? half_bits_to_float(bits)
+                                       : std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
+}
+
+} // namespace
+
+bool can_merge(std::span<const gguf_tensor* const> parts) noexcept {
+  return std::all_of(parts.begin(), parts.end(), [&](const gguf_tensor* part) {
+    return part->rank <= 2 && part->type == parts.front()->type && part->ne[0] == parts.front()->ne[0];
+  });
+}
+
+result<std::vector<packed_weight>> load_weights(
+    const gguf_file& file, std::span<const weight_request> requests, const weight_load_options& options) {
+  std::vector<weight_job> jobs;
+  jobs.reserve(requests.size());
+  std::uint64_t total = 0;
+  for (const weight_request& request : requests) {
+    auto job = plan(file, request, options.find_scheme);
+    if (!job) return job.error();
+    jobs.push_back(std::move(*job));
+    for (const gguf_tensor* part : request.parts) total += part->data.size();
+  }
+
+  progress_meter meter(options, total);
+  std::vector<std::optional<error>> errors(jobs.size());
+  std::atomic<std::size_t> first_failed{jobs.size()};
+  tbb::task_arena arena(options.threads > 0 ? options.threads : tbb::task_arena::automatic);
+  arena.execute([&] {
+    tbb::parallel_for(std::size_t{0}, jobs.size(), [&](std::size_t i) {
+      // Later matrices are left alone once an earlier one is known to be bad, so that the first error is
+      // told.
+      if (i > first_failed.load(std::memory_order_relaxed)) return;
+      try {
+        if (auto done = pack(file, jobs[i], meter); !done) errors[i] = done.error();
+      } catch (const std::bad_alloc&) {
+        errors[i] = file.fail("tensor '" + names(requests[i]) + "': no memory to merge it", errc::no_memory);
+      }
+      std::size_t seen = first_failed.load(std::memory_order_relaxed);
+      while (errors[i] && i < seen && !first_failed.compare_exchange_weak(seen, i)) {
+      }
+    });
+  });
+  for (auto& wrong : errors)
+    if (wrong) return std::move(*wrong);
+
+  std::vector<packed_weight> weights;
+  weights.reserve(jobs.size());
+  for (weight_job& job : jobs) weights.push_back(std::move(job.weight));
+  return weights;
+}
+
+result<std::vector<float>> load_vector(const gguf_file& file, std::string_view name, std::uint64_t count) {
+  const auto found = file.tensor(name);
+  if (!found) return found.error();
+  const gguf_tensor& tensor = **found;
+  const bool dense =
+      tensor.type == ggml_type::f32 || tensor.type == ggml_type::f16 || tensor.type == ggml_type::bf16;
+  if (!dense || tensor.rank != 1 || tensor.elements != count)
+    return file.fail(
+        "tensor '" + std::string(name) + "' is " + describe(tensor) + "; a vector of " +
+        std::to_string(count) + " F32, F16 or BF16 numbers is needed");
+  std::vector<float> numbers(count);
+  for (std::uint64_t i = 0; i < count; ++i) {
+    numbers[i] = number_at(tensor, i);
+    if (!std::isfinite(numbers[i]))
+      return file.fail(
+          "tensor '" + std::string(name) + "', element " + std::to_string(i) + " is NaN or infinite");
+  }
+  return numbers;
+}
+
+} // namespace troupe::models

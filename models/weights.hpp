@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// From tensors of a model file to packed matrices and plain vectors.
+#pragma once
+
+#include "kernels/packed_weight.hpp"
+#include "models/gguf_file.hpp"
+#include "runtime/base/error.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace troupe::models {
+
+/// The scheme with an id, or null. (The registry lives in plugins/host, which this room may not include.)
+using scheme_finder = std::function<const troupe_quant_scheme*(std::string_view id)>;
+
+/// One matrix to load: tensors of equal row length and type, laid one after the other along the output
+/// channels (q | k | v, gate | up).
+struct weight_request {
+  std::vector<const gguf_tensor*> parts;
+};
+
+struct weight_load_options {
+  scheme_finder find_scheme;
+  int threads = 0; ///< 0 = as many as the machine has
+  /// Called with packed and total source bytes, from one thread at a time, `done` never falling.
+  std::function<void(std::uint64_t done, std::uint64_t total)> progress;
+};
+
+/// Whether the tensors can be one matrix: all of rank 2 at most, same type, same row length.
+bool can_merge(std::span<const gguf_tensor* const> parts) noexcept;
+
+/// Checks, allocates and packs every request, in parallel; the answers are in the order of the requests.
+/// Thread: any, blocks until done; the work runs in a oneTBB arena of its own.
+/// Errors: bad_file for a tensor that is no matrix, or has NaN or infinite scales (names tensor and channel);
+/// unsupported for a type without a scheme; no_memory. Of several errors that of the earliest request is
+/// told.
+result<std::vector<packed_weight>> load_weights(
+    const gguf_file& file, std::span<const weight_request> requests, const weight_load_options& options);
+
+/// A vector of `count` finite numbers (norm weights, biases), widened to float from F32, F16 or BF16.
+/// Errors: bad_file when it is missing, has another length or type, or holds NaN or Inf.
+result<std::vector<float>> load_vector(const gguf_file& file, std::string_view name, std::uint64_t count);
+
+} // namespace troupe::models
