@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cuts text into the words that byte-level BPE merges within: one family of regexes per `tokenizer.ggml.pre`.
+#pragma once
+
+#include "runtime/base/error.hpp"
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace troupe::models {
+
+/// Immutable after construction. Thread: any, concurrently. Unicode 14 (PCRE2 10.42) decides what a letter
+/// is.
+class pretokenizer {
+ public:
+  /// Errors: unsupported for an unknown family, the message lists the known ones.
+  static result<pretokenizer> make(std::string_view family);
+
+  /// The names that `make` knows, sorted.
+  static std::vector<std::string_view> known_families();
+
+  /// Whether a word that is itself a token is taken whole, without merging (Llama 3 and its kin).
+  bool ignore_merges() const noexcept { return ignore_merges_; }
+
+  /// Appends the end offset of every word of `text` (well-formed UTF-8, not empty) to `ends`; the last one is
+  /// text.size(). Time linear in `text` for every family. Errors: internal when a regex limit is hit.
+  result<void> split(std::string_view text, std::vector<std::size_t>& ends) const;
+
+  pretokenizer(pretokenizer&&) noexcept;
+  pretokenizer& operator=(pretokenizer&&) noexcept;
+  ~pretokenizer();
+
+ private:
+  struct stage; // one compiled regex
+  pretokenizer();
+
+  std::vector<std::unique_ptr<stage>> stages_; ///< applied in order, each to the pieces of the one before
+  bool ignore_merges_ = false;
+};
+
+} // namespace troupe::models

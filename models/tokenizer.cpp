@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// Chooses the tokenizer algorithm that a vocabulary asks for.
+#include "models/tokenizer.hpp"
+
+#include "models/bpe_tokenizer.hpp"
+
+namespace troupe::models {
+
+bool tokenizer::is_special(token_id id) const noexcept {
+  if (id < 0 || static_cast<std::size_t>(id) >= vocabulary_.types.size()) return true;
+  const token_type type = vocabulary_.types[static_cast<std::size_t>(id)];
+  return type == token_type::control || type == token_type::unknown || type == token_type::unused;
+}
+
+result<std::unique_ptr<const tokenizer>> make_tokenizer(vocabulary v) {
+  if (auto ok = validate(v); !ok) return ok.error();
+  if (v.model == "gpt2") return make_bpe_tokenizer(std::move(v));
+  return error{
+      errc::unsupported,
+      "tokenizer: model '" + v.model + "' is not supported, known are: gpt2 (byte-level BPE)",
+      {},
+      0};
+}
+
+} // namespace troupe::models

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// Text to token ids and back: the interface every tokenizer algorithm implements.
+#pragma once
+
+#include "models/vocabulary.hpp"
+#include "runtime/base/error.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace troupe::models {
+
+/// Half-open byte range of a text.
+struct text_span {
+  std::size_t begin = 0;
+  std::size_t end = 0;
+  bool operator==(const text_span&) const = default;
+};
+
+struct encode_options {
+  /// Texts of control tokens become those tokens; otherwise they are plain text. User-defined tokens always
+  /// match.
+  bool parse_special = false;
+  bool add_bos = false; ///< put `bos` first unless the ids already start with it
+  bool add_eos = false; ///< put `eos` last unless the ids already end with it
+  /// Ranges that came from a user (sorted, disjoint): a control token's text that touches one stays plain
+  /// text, whatever `parse_special` says.
+  std::span<const text_span> untrusted = {};
+};
+
+/// Immutable after construction. Thread: any, concurrently.
+class tokenizer {
+ public:
+  virtual ~tokenizer() = default;
+
+  /// Token ids of `text`. Bytes that are not valid UTF-8 are encoded as bytes, each ill-formed run a word of
+  /// its own. A byte for which the vocabulary has no token is left out before merging, as the reference
+  /// implementation (Hugging Face tokenizers without an unknown token) does. Time: O(n log n) in the longest
+  /// word, linear otherwise, whatever the text. Errors: bad_request when `text` is longer than
+  /// `max_text_bytes`; internal when the regex engine gives up.
+  virtual result<std::vector<token_id>>
+  encode(std::string_view text, const encode_options& options) const = 0;
+
+  /// The bytes that token `id` stands for, perhaps a part of a character; empty for an id out of range.
+  /// Valid as long as the tokenizer.
+  virtual std::string_view bytes_of(token_id id) const noexcept = 0;
+
+  const vocabulary& vocab() const noexcept { return vocabulary_; }
+  std::size_t size() const noexcept { return vocabulary_.tokens.size(); }
+
+  /// Whether `id` is a control, unknown or unused token, which detokenising leaves out by default.
+  bool is_special(token_id id) const noexcept;
+
+  static constexpr std::size_t max_text_bytes = std::size_t{1} << 30;
+
+ protected:
+  explicit tokenizer(vocabulary v) noexcept : vocabulary_(std::move(v)) {}
+
+ private:
+  vocabulary vocabulary_;
+};
+
+/// Builds the tokenizer that `v.model` asks for. Errors: bad_file (see `validate`), unsupported for an
+/// unknown algorithm or pre-tokenizer family; the message lists the known ones.
+result<std::unique_ptr<const tokenizer>> make_tokenizer(vocabulary v);
+
+} // namespace troupe::models

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// A tokenizer's data as its file states it: tokens, types, scores, merges, special ids. No algorithm.
+#pragma once
+
+#include "runtime/base/error.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace troupe::models {
+
+using token_id = std::int32_t;
+
+/// Values are those of `tokenizer.ggml.token_type`.
+enum class token_type : std::uint8_t {
+  normal = 1,
+  unknown = 2,
+  control = 3,      ///< a special token: text equal to it stays text unless the caller asks otherwise
+  user_defined = 4, ///< an added token: always matched whole, before the text is split
+  unused = 5,
+  byte = 6, ///< "<0xNN>", the byte NN
+};
+
+/// What a model file says about its tokenizer.
+struct vocabulary {
+  std::string model;               ///< algorithm: "gpt2" (byte-level BPE), "llama" (SentencePiece BPE), ...
+  std::string pre;                 ///< pre-tokenizer family, "default" when the file names none
+  std::vector<std::string> tokens; ///< [n] token texts; byte-level BPE writes them in its byte alphabet
+  std::vector<token_type> types;   ///< [n]
+  std::vector<float> scores;       ///< [n], or empty where the algorithm needs none
+  std::vector<std::string> merges; ///< "left right", best first
+  std::optional<token_id> bos, eos, eot, eom, unknown, padding;
+  bool add_bos = false;          ///< a text prompt starts with `bos`
+  bool add_eos = false;          ///< a text prompt ends with `eos`
+  bool add_space_prefix = false; ///< SentencePiece only
+};
+
+inline constexpr std::size_t max_vocabulary_tokens = std::size_t{1} << 22;
+inline constexpr std::size_t max_token_bytes = 4096;
+
+/// Checks sizes, id ranges, token lengths, UTF-8, duplicate tokens and the form of merges.
+/// Errors: bad_file naming the first breach. Time linear in the vocabulary.
+result<void> validate(const vocabulary& v);
+
+/// Ids after which generation ends: eos, eot, eom and control tokens whose text is one of the well-known turn
+/// ends. Sorted, without duplicates.
+std::vector<token_id> end_of_generation_ids(const vocabulary& v);
+
+} // namespace troupe::models

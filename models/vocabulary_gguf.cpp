@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tokenizer data of a GGUF file.
+#include "models/vocabulary_gguf.hpp"
+
+#include "models/gguf_file.hpp"
+
+#include <array>
+#include <limits>
+
+namespace troupe::models {
+namespace {
+
+result<void> read_ids(const gguf_file& file, vocabulary& v) {
+  const std::array<std::pair<std::string_view, std::optional<token_id>*>, 6> ids{{
+      {"tokenizer.ggml.bos_token_id", &v.bos},
+      {"tokenizer.ggml.eos_token_id", &v.eos},
+      {"tokenizer.ggml.eot_token_id", &v.eot},
+      {"tokenizer.ggml.eom_token_id", &v.eom},
+      {"tokenizer.ggml.unknown_token_id", &v.unknown},
+      {"tokenizer.ggml.padding_token_id", &v.padding},
+  }};
+  for (const auto& [key, id] : ids) {
+    auto value = file.find<std::uint32_t>(key);
+    if (!value) return value.error();
+    // Some writers say "none" with the largest u32.
+    if (!*value || **value == std::numeric_limits<std::uint32_t>::max()) continue;
+    if (**value >= v.tokens.size()) {
+      return file.fail(
+          std::string(key) + " is " + std::to_string(**value) + ", the vocabulary has " +
+          std::to_string(v.tokens.size()) + " tokens");
+    }
+    *id = static_cast<token_id>(**value);
+  }
+  return {};
+}
+
+result<void> read_flag(const gguf_file& file, std::string_view key, bool absent, bool& flag) {
+  auto value = file.find<bool>(key);
+  if (!value) return value.error();
+  flag = value->value_or(absent);
+  return {};
+}
+
+result<void> read_types(const gguf_file& file, vocabulary& v) {
+  auto types = file.find_array<std::int32_t>("tokenizer.ggml.token_type");
+  if (!types) return types.error();
+  if (!*types) {
+    v.types.assign(v.tokens.size(), token_type::normal);
+    return {};
+  }
+  for (const std::int32_t type : **types) {
+    if (type < static_cast<int>(token_type::normal) || type > static_cast<int>(token_type::byte)) {
+      return file.fail("tokenizer.ggml.token_type holds " + std::to_string(type) + ", known are 1..6");
+    }
+    v.types.push_back(static_cast<token_type>(type));
+  }
+  return {};
+}
+
+} // namespace
+
+result<vocabulary> read_vocabulary(const gguf_file& file) {
+  vocabulary v;
+  auto model = file.get<std::string_view>("tokenizer.ggml.model");
+  if (!model) return model.error();
+  v.model = *model;
+  auto pre = file.find<std::string_view>("tokenizer.ggml.pre");
+  if (!pre) return pre.error();
+  v.pre = pre->value_or("default");
+
+  auto tokens = file.get_array<std::string_view>("tokenizer.ggml.tokens");
+  if (!tokens) return tokens.error();
+  v.tokens.assign(tokens->begin(), tokens->end());
+  auto merges = file.find_array<std::string_view>("tokenizer.ggml.merges");
+  if (!merges) return merges.error();
+  if (*merges) v.merges.assign((*merges)->begin(), (*merges)->end());
+  auto scores = file.find_array<float>("tokenizer.ggml.scores");
+  if (!scores) return scores.error();
+  if (*scores) v.scores = std::move(**scores);
+
+  if (auto ok = read_types(file, v); !ok) return ok.error();
+  if (auto ok = read_ids(file, v); !ok) return ok.error();
+  const bool sentencepiece = v.model == "llama";
+  // Converters leave add_bos_token out for the Llama 3 family, which wants it.
+  const bool llama3 = v.pre == "llama-bpe" || v.pre == "llama3" || v.pre == "llama-v3";
+  const bool bos_default = v.bos.has_value() && (sentencepiece || llama3);
+  if (auto ok = read_flag(file, "tokenizer.ggml.add_bos_token", bos_default, v.add_bos); !ok)
+    return ok.error();
+  if (auto ok = read_flag(file, "tokenizer.ggml.add_eos_token", false, v.add_eos); !ok) return ok.error();
+  if (auto ok = read_flag(file, "tokenizer.ggml.add_space_prefix", sentencepiece, v.add_space_prefix); !ok) {
+    return ok.error();
+  }
+  if (auto ok = validate(v); !ok) return file.fail(ok.error().message);
+  return v;
+}
+
+result<std::optional<std::string>> read_chat_template(const gguf_file& file, std::string_view name) {
+  std::string key = "tokenizer.chat_template";
+  if (!name.empty()) key.append(".").append(name);
+  auto text = file.find<std::string_view>(key);
+  if (!text) return text.error();
+  if (!*text) return std::optional<std::string>{};
+  return std::optional<std::string>(std::string(**text));
+}
+
+} // namespace troupe::models

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+// Byte-level BPE: merging order, special tokens, any bytes, bad vocabularies, hostile lengths.
+#include "models/detokenizer.hpp"
+#include "models/tokenizer.hpp"
+#include "tests/models/tiny_bpe.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <random>
+
+using namespace troupe;
+using namespace troupe::models;
+using test::tiny_bpe;
+
+namespace {
+
+using ids_t = std::vector<token_id>;
+
+std::unique_ptr<const tokenizer> make(vocabulary v) {
+  auto t = make_tokenizer(std::move(v));
+  if (!t) BOOST_FAIL(t.error().message);
+  return std::move(*t);
+}
+
+ids_t encode(const tokenizer& t, std::string_view text, const encode_options& options = {}) {
+  auto ids = t.encode(text, options);
+  if (!ids) BOOST_FAIL(ids.error().message);
+  return *ids;
+}
+
+void check_ids(const ids_t& got, const ids_t& want) {
+  BOOST_CHECK_EQUAL_COLLECTIONS(got.begin(), got.end(), want.begin(), want.end());
+}
+
+/// The definition, word by word: merge the leftmost pair of the lowest rank until there is none.
+ids_t merge_by_definition(const vocabulary& v, std::string_view word) {
+  std::map<std::string, token_id> id_of;
+  for (std::size_t i = 0; i < v.tokens.size(); ++i) id_of.emplace(v.tokens[i], static_cast<token_id>(i));
+  std::map<std::string, std::size_t> rank_of;
+  for (std::size_t i = 0; i < v.merges.size(); ++i) rank_of.emplace(v.merges[i], i);
+  std::vector<std::string> parts;
+  for (const char c : word) parts.push_back(test::in_byte_alphabet(std::string(1, c)));
+  while (true) {
+    std::size_t best = v.merges.size(), at = 0;
+    for (std::size_t i = 0; i + 1 < parts.size(); ++i) {
+      const auto found = rank_of.find(parts[i] + " " + parts[i + 1]);
+      if (found != rank_of.end() && found->second < best) best = found->second, at = i;
+    }
+    if (best == v.merges.size()) break;
+    parts[at] += parts[at + 1];
+    parts.erase(parts.begin() + static_cast<std::ptrdiff_t>(at) + 1);
+  }
+  ids_t ids;
+  for (const std::string& part : parts) ids.push_back(id_of.at(part));
+  return ids;
+}
+
+} // namespace
+
+BOOST_AUTO_TEST_SUITE(tokenizer_)
+
+BOOST_AUTO_TEST_CASE(words_are_split_and_merged_by_rank) {
+  const auto t = make(tiny_bpe());
+  check_ids(encode(*t, "hello world"), {259, 264});
+  check_ids(encode(*t, "hell"), {258});
+  check_ids(encode(*t, "aaaaa"), {266, 'a'});
+  check_ids(encode(*t, "abc"), {271}); // "a b" outranks "b c"
+  check_ids(encode(*t, "xbc"), {'x', 270});
+  check_ids(encode(*t, "\u00e9"), {268});
+  check_ids(encode(*t, ""), {});
+}
+
+BOOST_AUTO_TEST_CASE(short_and_long_words_merge_as_the_definition_says) {
+  const vocabulary v = tiny_bpe();
+  const auto t = make(tiny_bpe());
+  std::mt19937 random(7);
+  const std::string_view letters = "aaaabbchelord";
+  for (int round = 0; round < 400; ++round) {
+    std::string word;
+    const std::size_t length = 1 + random() % (round % 4 == 0 ? 120 : 34);
+    for (std::size_t i = 0; i < length; ++i) word += letters[random() % letters.size()];
+    const ids_t got = encode(*t, word);
+    BOOST_TEST_CONTEXT(word) check_ids(got, merge_by_definition(v, word));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_repeated_word_gets_the_same_ids_as_the_first_time) {
+  const auto t = make(tiny_bpe());
+  std::string text;
+  ids_t want;
+  for (int i = 0; i < 2000; ++i) { // long enough for the per-call word cache
+    text += i % 3 == 0 ? " world" : i % 3 == 1 ? " hello" : " x";
+    if (i % 3 == 0) want.push_back(264);
+    if (i % 3 == 1) want.insert(want.end(), {' ', 259});
+    if (i % 3 == 2) want.insert(want.end(), {' ', 'x'});
+  }
+  check_ids(encode(*t, text), want);
+}
+
+BOOST_AUTO_TEST_CASE(every_byte_string_round_trips) {
+  const auto t = make(tiny_bpe());
+  std::string all;
+  for (int b = 0; b < 256; ++b) all += static_cast<char>(b);
+  std::mt19937 random(11);
+  for (int round = 0; round < 200; ++round) {
+    std::string bytes = round == 0 ? all : std::string();
+    for (int i = 0; round > 0 && i < 60; ++i) bytes += static_cast<char>(random());
+    std::string back;
+    for (const token_id id : encode(*t, bytes)) back += t->bytes_of(id);
+    BOOST_TEST(back == bytes);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(ill_formed_bytes_are_words_of_their_own) {
+  const auto t = make(tiny_bpe());
+  check_ids(encode(*t, "he\xFFllo"), {256, 0xFF, 257, 'o'});
+  check_ids(encode(*t, "\xC3"), {0xC3});                     // a character cut short
+  check_ids(encode(*t, "\xED\xA0\x80"), {0xED, 0xA0, 0x80}); // a surrogate
+  check_ids(encode(*t, "\xF0\x9F"), {269});
+}
+
+BOOST_AUTO_TEST_CASE(control_tokens_in_text_stay_text_unless_asked_for) {
+  const auto t = make(tiny_bpe());
+  const ids_t plain = encode(*t, "<|end|>");
+  BOOST_TEST(plain.size() == 7u);
+  BOOST_TEST(std::count(plain.begin(), plain.end(), 274) == 0);
+  check_ids(encode(*t, "<|start|>hello<|end|>", {.parse_special = true}), {273, 259, 274});
+  check_ids(
+      encode(*t, "<|end|>more<|end|>mor", {.parse_special = true}), {276, 274, 'm', 261}); // longest first
+  check_ids(encode(*t, "<|<|end|>", {.parse_special = true}), {'<', '|', 274});
+}
+
+BOOST_AUTO_TEST_CASE(user_defined_tokens_always_match) {
+  const auto t = make(tiny_bpe());
+  check_ids(encode(*t, "hello<think>hello"), {259, 275, 259});
+}
+
+BOOST_AUTO_TEST_CASE(unused_tokens_never_match) {
+  const auto t = make(tiny_bpe());
+  BOOST_TEST(encode(*t, "<unused>", {.parse_special = true}).size() == 8u);
+}
+
+BOOST_AUTO_TEST_CASE(untrusted_spans_hide_control_tokens_that_touch_them) {
+  const auto t = make(tiny_bpe());
+  const std::string text = "<|end|>a<|end|>b<|end|>";
+  const std::vector<text_span> user{{7, 16}};
+  const ids_t ids = encode(*t, text, {.parse_special = true, .untrusted = user});
+  BOOST_TEST(ids.front() == 274);
+  BOOST_TEST(ids.back() == 274);
+  BOOST_TEST(std::count(ids.begin(), ids.end(), 274) == 2);
+  // One byte from the user at either end of the text of a token is enough.
+  for (const text_span part : {text_span{0, 1}, text_span{6, 7}, text_span{3, 4}}) {
+    const ids_t broken = encode(*t, "<|end|>", {.parse_special = true, .untrusted = std::span(&part, 1)});
+    BOOST_TEST(std::count(broken.begin(), broken.end(), 274) == 0);
+  }
+  // User-defined tokens are not a way out of the text: they match there too.
+  const text_span whole{0, 7};
+  check_ids(encode(*t, "<think>", {.parse_special = true, .untrusted = std::span(&whole, 1)}), {275});
+}
+
+BOOST_AUTO_TEST_CASE(bos_and_eos_are_added_once) {
+  const auto t = make(tiny_bpe());
+  const encode_options both{.parse_special = true, .add_bos = true, .add_eos = true};
+  check_ids(encode(*t, "hello", both), {273, 259, 274});
+  check_ids(encode(*t, "<|start|>hello<|end|>", both), {273, 259, 274});
+  check_ids(encode(*t, "", both), {273, 274});
+}
+
+BOOST_AUTO_TEST_CASE(a_byte_without_a_token_is_left_out_before_merging) {
+  vocabulary v = tiny_bpe();
+  v.types[0x01] = token_type::unused;
+  const auto t = make(std::move(v));
+  check_ids(encode(*t, "!\x01!"), {'!', '!'});
+  check_ids(encode(*t, "\x01"), {});
+}
+
+BOOST_AUTO_TEST_CASE(byte_tokens_stand_for_their_byte) {
+  vocabulary v = tiny_bpe();
+  v.tokens.push_back("<0x41>");
+  v.types.push_back(token_type::byte);
+  const auto t = make(std::move(v));
+  BOOST_TEST(t->bytes_of(static_cast<token_id>(t->size() - 1)) == "A");
+  check_ids(encode(*t, "A"), {'A'}); // the plain token still comes first
+}
+
+BOOST_AUTO_TEST_CASE(whole_words_win_over_merges_in_the_llama_3_family) {
+  vocabulary v = tiny_bpe();
+  v.tokens.push_back("xyz");
+  v.types.push_back(token_type::normal);
+  const auto whole = static_cast<token_id>(v.tokens.size() - 1);
+  vocabulary llama = v;
+  llama.pre = "llama-bpe";
+  check_ids(encode(*make(std::move(llama)), "xyz"), {whole});
+  check_ids(encode(*make(std::move(v)), "xyz"), {'x', 'y', 'z'});
+}
+
+BOOST_AUTO_TEST_CASE(bytes_of_an_id_out_of_range_are_empty) {
+  const auto t = make(tiny_bpe());
+  BOOST_TEST(t->bytes_of(-1).empty());
+  BOOST_TEST(t->bytes_of(1 << 20).empty());
+  BOOST_TEST(t->bytes_of(264) == " world");
+  BOOST_TEST(t->bytes_of(273) == "<|start|>");
+}
+
+BOOST_AUTO_TEST_CASE(end_of_generation_ids_hold_eos_and_the_known_turn_ends) {
+  vocabulary v = tiny_bpe();
+  check_ids(end_of_generation_ids(v), {274});
+  v.tokens.push_back("<|eot_id|>");
+  v.types.push_back(token_type::control);
+  v.tokens.push_back("<|im_end|>");
+  v.types.push_back(token_type::normal); // the same text, but no control token
+  check_ids(end_of_generation_ids(v), {274, 278});
+}
+
+BOOST_AUTO_TEST_CASE(bad_vocabularies_are_refused_with_the_place) {
+  const auto refused = [](auto change, std::string_view needle, errc code = errc::bad_file) {
+    vocabulary v = tiny_bpe();
+    change(v);
+    auto t = make_tokenizer(std::move(v));
+    BOOST_REQUIRE_MESSAGE(!t, "accepted: " << needle);
+    BOOST_TEST((t.error().code == code));
+    BOOST_TEST_CONTEXT(t.error().message) BOOST_TEST(t.error().message.find(needle) != std::string::npos);
+  };
+  refused([](vocabulary& v) { v.tokens.clear(); }, "0 tokens");
+  refused([](vocabulary& v) { v.types.pop_back(); }, "token types");
+  refused([](vocabulary& v) { v.types[3] = static_cast<token_type>(9); }, "token 3 has type 9");
+  refused([](vocabulary& v) { v.scores.assign(3, 0.0f); }, "token scores");
+  refused([](vocabulary& v) { v.tokens[5] = v.tokens[6]; }, "token 6 repeats");
+  refused([](vocabulary& v) { v.tokens[5] = std::string(5000, 'a'); }, "token 5 is 5000 bytes");
+  refused([](vocabulary& v) { v.tokens[5] = "\xFF"; }, "token 5 is not valid UTF-8");
+  refused([](vocabulary& v) { v.merges[2] = "nospace"; }, "merge 2");
+  refused([](vocabulary& v) { v.merges[2] = "a b c"; }, "merge 2");
+  refused([](vocabulary& v) { v.merges[2] = " b"; }, "merge 2");
+  refused([](vocabulary& v) { v.merges[2] = "b "; }, "merge 2");
+  refused([](vocabulary& v) { v.merges[2] = "q q"; }, "needs the token 'qq'");
+  refused([](vocabulary& v) { v.bos = 100000; }, "bos token id 100000");
+  refused([](vocabulary& v) { v.eos = -1; }, "eos token id -1");
+  refused([](vocabulary& v) { v.bos.reset(), v.add_bos = true; }, "add_bos_token");
+  refused([](vocabulary& v) { v.pre = "klingon"; }, "smollm", errc::unsupported);
+  refused([](vocabulary& v) { v.model = "rwkv"; }, "gpt2", errc::unsupported);
+}
+
+BOOST_AUTO_TEST_CASE(a_megabyte_of_anything_is_encoded_in_near_linear_time) {
+  constexpr std::size_t n = 1'000'000;
+  std::vector<std::string> texts;
+  for (const std::string_view unit :
+       {"a", " ", "'", "\n", " \n", "1", "!", "\xFF", "<|", "<|end|", "\xE4\xB8\x80"}) {
+    std::string text;
+    while (text.size() < n) text += unit;
+    texts.push_back(text);
+    texts.push_back(text + "x");
+    texts.push_back(text + "\u4e00");
+  }
+  for (const std::string_view family : {"gpt-2", "smollm", "llama-bpe", "qwen2", "deepseek-llm", "default"}) {
+    vocabulary v = tiny_bpe();
+    v.pre = family;
+    const auto t = make(std::move(v));
+    for (const std::string& text : texts) {
+      const auto begin = std::chrono::steady_clock::now();
+      std::size_t bytes = 0;
+      for (const token_id id : encode(*t, text, {.parse_special = true})) bytes += t->bytes_of(id).size();
+      BOOST_TEST(bytes == text.size());
+      // Quadratic work would take hours; the bound leaves room for sanitizers on a busy machine.
+      const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+      BOOST_TEST_CONTEXT(family << ": " << text.substr(0, 8)) BOOST_TEST(took.count() < 30.0);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_SUITE_END()

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// Token ids of real vocabularies against independently computed ones. Skipped where the files are absent.
+#include "models/detokenizer.hpp"
+#include "models/gguf_file.hpp"
+#include "models/tokenizer.hpp"
+#include "models/vocabulary_gguf.hpp"
+#include "tests/models/shared_files.hpp"
+
+#include <boost/json.hpp>
+#include <boost/test/unit_test.hpp>
+
+#include <sstream>
+
+using namespace troupe;
+using namespace troupe::models;
+namespace json = boost::json;
+
+namespace {
+
+using ids_t = std::vector<token_id>;
+
+std::unique_ptr<const tokenizer> open_tokenizer(const std::filesystem::path& path) {
+  auto file = gguf_file::open(path.string());
+  if (!file) BOOST_FAIL(file.error().message);
+  auto v = read_vocabulary(*file);
+  if (!v) BOOST_FAIL(v.error().message);
+  auto t = make_tokenizer(std::move(*v));
+  if (!t) BOOST_FAIL(t.error().message);
+  return std::move(*t);
+}
+
+ids_t encode(const tokenizer& t, std::string_view text, bool special) {
+  auto ids = t.encode(text, {.parse_special = special});
+  if (!ids) BOOST_FAIL(ids.error().message);
+  return *ids;
+}
+
+/// Texts between marker lines and one line of ids for each.
+void check_vocabulary(const std::string& name) {
+  const auto folder = test::shared_file("data/vocab");
+  if (!folder) return;
+  const auto t = open_tokenizer(*folder / ("ggml-vocab-" + name + ".gguf"));
+  const std::string inputs = test::read_file(*folder / ("ggml-vocab-" + name + ".gguf.inp"));
+  std::istringstream outputs(test::read_file(*folder / ("ggml-vocab-" + name + ".gguf.out")));
+  constexpr std::string_view marker = "\n__ggml_vocab_test__\n";
+  std::size_t cases = 0;
+  for (std::size_t at = 0; at <= inputs.size(); ++cases) {
+    const std::size_t end = std::min(inputs.find(marker, at), inputs.size());
+    const std::string_view text = std::string_view(inputs).substr(at, end - at);
+    at = end + marker.size();
+    std::string line;
+    std::getline(outputs, line);
+    std::istringstream numbers(line);
+    const ids_t want{std::istream_iterator<token_id>(numbers), {}};
+    const ids_t got = encode(*t, text, false);
+    BOOST_TEST_CONTEXT(text) BOOST_CHECK_EQUAL_COLLECTIONS(got.begin(), got.end(), want.begin(), want.end());
+    BOOST_TEST(detokenize(*t, got) == text);
+  }
+  BOOST_TEST(cases >= 45u);
+}
+
+} // namespace
+
+BOOST_AUTO_TEST_SUITE(tokenizer_golden)
+
+BOOST_AUTO_TEST_CASE(gpt_2_vocabulary_gives_the_published_ids) {
+  check_vocabulary("gpt-2");
+}
+
+BOOST_AUTO_TEST_CASE(deepseek_llm_vocabulary_gives_the_published_ids) {
+  check_vocabulary("deepseek-llm");
+}
+
+BOOST_AUTO_TEST_CASE(tiny_model_vocabulary_gives_the_independently_computed_ids) {
+  const std::filesystem::path folder = std::filesystem::path(TROUPE_TEST_DATA) / "tiny";
+  auto file = gguf_file::open((folder / "tiny_f16.gguf").string());
+  if (!file) BOOST_FAIL(file.error().message);
+  for (const std::string pre : {"gpt2", "smollm"}) {
+    auto v = read_vocabulary(*file);
+    if (!v) BOOST_FAIL(v.error().message);
+    v->pre = pre == "gpt2" ? "gpt-2" : pre;
+    auto t = make_tokenizer(std::move(*v));
+    if (!t) BOOST_FAIL(t.error().message);
+    const json::value cases = json::parse(test::read_file(folder / ("tokenizer_" + pre + ".json")));
+    BOOST_TEST(cases.as_array().size() > 10u);
+    for (const auto& c : cases.as_array()) {
+      const auto want = json::value_to<ids_t>(c.at("ids"));
+      const ids_t got = encode(**t, c.at("text").as_string(), true);
+      BOOST_TEST_CONTEXT(pre << ": " << c.at("text")) {
+        BOOST_CHECK_EQUAL_COLLECTIONS(got.begin(), got.end(), want.begin(), want.end());
+      }
+      BOOST_TEST(detokenize(**t, want, true) == std::string_view(c.at("decoded").as_string()));
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(default_model_gives_the_reference_ids_for_prompts_and_chats) {
+  const auto model = test::default_model();
+  const auto golden = test::shared_file("golden/model_smol.json");
+  if (!model || !golden) return;
+  const auto t = open_tokenizer(*model);
+  const json::value g = json::parse(test::read_file(*golden));
+  const auto check = [&](const json::value& text, const json::value& ids, bool special) {
+    const auto want = json::value_to<ids_t>(ids);
+    const ids_t got = encode(*t, text.as_string(), special);
+    BOOST_CHECK_EQUAL_COLLECTIONS(got.begin(), got.end(), want.begin(), want.end());
+  };
+  for (const auto& p : g.at("prompts").as_array()) check(p.at("text"), p.at("ids"), false);
+  for (const auto& c : g.at("chats").as_array()) check(c.at("rendered"), c.at("ids"), true);
+}
+
+BOOST_AUTO_TEST_CASE(default_model_gives_the_reference_ids_for_all_of_wikitext) {
+  const auto model = test::default_model();
+  const auto text_file = test::shared_file("data/wikitext2/wiki.test.raw");
+  if (!model || !text_file) return;
+  const auto t = open_tokenizer(*model);
+  const std::string text = test::read_file(*text_file);
+  const ids_t ids = encode(*t, text, false);
+  BOOST_TEST(ids.size() == 303415u);
+  BOOST_TEST(
+      test::sha256(std::as_bytes(std::span(ids))) ==
+      "18e663b61dd00f49796c8a6ae498b7dbe009cac4a2eaf3c67fa7d81baf47d945");
+  BOOST_TEST(detokenize(*t, ids) == text);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
