@@ -324,7 +324,8 @@ result<void> gguf_parser::refuse_overlaps() const {
   std::vector<std::uint32_t> order(tensors.size());
   std::iota(order.begin(), order.end(), 0u);
   std::sort(order.begin(), order.end(), [&](std::uint32_t left, std::uint32_t right) {
-    return tensors[left].data.data() < tensors[right].data.data();
+    const std::byte *left_start = tensors[left].data.data(), *right_start = tensors[right].data.data();
+    return left_start != right_start ? left_start < right_start : left < right;
   });
   for (std::size_t i = 1; i < order.size(); ++i) {
     const gguf_tensor& before = tensors[order[i - 1]];

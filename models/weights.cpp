@@ -2,9 +2,9 @@
 // Loading of weights: merging, packing through the scheme table, progress.
 #include "models/weights.hpp"
 
+#include "kernels/half.hpp"
 #include "runtime/base/checked.hpp"
 
-#include <oneapi/tbb/blocked_range.h>
 #include <oneapi/tbb/info.h>
 #include <oneapi/tbb/parallel_for.h>
 #include <oneapi/tbb/task_arena.h>
@@ -12,7 +12,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <mutex>
@@ -193,17 +192,6 @@ result<void> pack(const gguf_file& file, weight_job& job, progress_meter& meter)
   return {};
 }
 
-float half_bits_to_float(std::uint16_t half) {
-  const std::uint32_t sign = static_cast<std::uint32_t>(half & 0x8000u) << 16;
-  const std::uint32_t exponent = half >> 10 & 31u, fraction = half & 0x3ffu;
-  if (exponent == 0) {
-    const float magnitude = static_cast<float>(fraction) * 0x1p-24f;
-    return sign != 0 ? -magnitude : magnitude;
-  }
-  const std::uint32_t wide = exponent == 31 ? 255u : exponent + 112u;
-  return std::bit_cast<float>(sign | wide << 23 | fraction << 13);
-}
-
 float number_at(const gguf_tensor& tensor, std::uint64_t index) {
   if (tensor.type == ggml_type::f32) {
     float value;
@@ -212,8 +200,7 @@ float number_at(const gguf_tensor& tensor, std::uint64_t index) {
   }
   std::uint16_t bits;
   std::memcpy(&bits, tensor.data.data() + index * sizeof bits, sizeof bits);
-  return tensor.type == ggml_type::f16 ? half_bits_to_float(bits)
-                                       : std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
+  return tensor.type == ggml_type::f16 ? kernels::half_to_float(bits) : kernels::bfloat_to_float(bits);
 }
 
 } // namespace
@@ -239,7 +226,8 @@ result<std::vector<packed_weight>> load_weights(
   progress_meter meter(options, total);
   std::vector<std::optional<error>> errors(jobs.size());
   std::atomic<std::size_t> first_failed{jobs.size()};
-  tbb::task_arena arena(options.threads > 0 ? options.threads : tbb::task_arena::automatic);
+  const int machine = tbb::info::default_concurrency();
+  tbb::task_arena arena(options.threads > 0 ? std::min(options.threads, machine) : machine);
   arena.execute([&] {
     tbb::parallel_for(std::size_t{0}, jobs.size(), [&](std::size_t i) {
       // Later matrices are left alone once an earlier one is known to be bad, so that the first error is
