@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// JSON from strangers: bounded depth, valid UTF-8, finite numbers, and repeated keys noticed instead of
+// swallowed.
+#pragma once
+
+#include "runtime/base/error.hpp"
+
+#include <boost/json/value.hpp>
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace troupe::server {
+
+inline constexpr std::size_t json_depth_limit = 64;
+
+struct bounded_json {
+  boost::json::value value;
+  /// Paths ("messages.role", array positions left out) of keys that stand twice in one object. RFC 8259
+  /// leaves their meaning open, so whoever knows the schema refuses them.
+  std::vector<std::string> repeated_keys;
+};
+
+/// Parses one RFC 8259 text with no byte order mark, no invalid UTF-8 and no lone surrogate. The caller has
+/// bounded its size. Errors: bad_request, with the byte offset; a number beyond the range of a double is one
+/// of them.
+result<bounded_json> parse_bounded_json(std::string_view text);
+
+} // namespace troupe::server

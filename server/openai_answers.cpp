@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/openai_answers.hpp"
+
+#include "server/status_table.hpp"
+#include "server/websocket_codec.hpp"
+
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+#include <boost/json/serialize.hpp>
+
+#include <algorithm>
+
+namespace troupe::server {
+namespace {
+
+namespace json = boost::json;
+
+// JSON has no infinities; this is what other servers say for "impossible".
+constexpr double lowest_logprob = -9999.0;
+
+json::string text(std::string_view s) {
+  return json::string(json::string_view(s.data(), s.size()));
+}
+
+json::array ids(std::span<const std::int32_t> tokens) {
+  return json::array(tokens.begin(), tokens.end());
+}
+
+double finite(float logprob) noexcept {
+  return logprob >= lowest_logprob ? static_cast<double>(logprob) : lowest_logprob;
+}
+
+bool whole_utf8(std::string_view bytes) noexcept {
+  utf8_checker checker;
+  return checker.feed(bytes) && checker.complete();
+}
+
+std::size_t characters(std::string_view s) noexcept {
+  return static_cast<std::size_t>(std::count_if(
+      s.begin(), s.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0U) != 0x80U; }));
+}
+
+// The completions door has no place for bytes, so a part of a character is spelt out ("bytes:\xe2").
+std::string token_name(std::string_view bytes) {
+  if (whole_utf8(bytes)) return std::string(bytes);
+  constexpr char digits[] = "0123456789abcdef";
+  std::string out = "bytes:";
+  for (const char c : bytes) {
+    const auto b = static_cast<unsigned char>(c);
+    out.append("\\x").append(1, digits[b >> 4]).append(1, digits[b & 15U]);
+  }
+  return out;
+}
+
+json::object completion_logprobs(
+    std::span<const scored_token> drawn, std::span<const std::vector<scored_token>> top,
+    std::size_t& offset) {
+  json::array tokens, values, alternatives, offsets;
+  for (std::size_t i = 0; i < drawn.size(); ++i) {
+    const std::string name = token_name(drawn[i].text);
+    tokens.push_back(text(name));
+    values.push_back(finite(drawn[i].logprob));
+    offsets.push_back(offset);
+    offset += characters(drawn[i].text);
+    if (i < top.size()) {
+      json::object one;
+      for (const scored_token& t : top[i]) {
+        const std::string key = token_name(t.text);
+        // Two tokens may have one text; the first is the likelier.
+        if (!one.contains(key)) one[key] = finite(t.logprob);
+      }
+      alternatives.push_back(std::move(one));
+    }
+  }
+  return {
+      {"tokens", std::move(tokens)},
+      {"token_logprobs", std::move(values)},
+      {"top_logprobs", top.empty() ? json::value(nullptr) : json::value(std::move(alternatives))},
+      {"text_offset", std::move(offsets)}};
+}
+
+json::object chat_token(const scored_token& t) {
+  json::array bytes;
+  for (const char c : t.text) bytes.push_back(static_cast<unsigned char>(c));
+  return {
+      {"token", text(to_valid_utf8(t.text))}, {"logprob", finite(t.logprob)}, {"bytes", std::move(bytes)}};
+}
+
+json::object
+chat_logprobs(std::span<const scored_token> drawn, std::span<const std::vector<scored_token>> top) {
+  json::array content;
+  for (std::size_t i = 0; i < drawn.size(); ++i) {
+    json::object one = chat_token(drawn[i]);
+    json::array alternatives;
+    if (i < top.size())
+      for (const scored_token& t : top[i]) alternatives.push_back(chat_token(t));
+    one["top_logprobs"] = std::move(alternatives);
+    content.push_back(std::move(one));
+  }
+  return {{"content", std::move(content)}};
+}
+
+json::object usage_object(const usage& u) {
+  return {
+      {"prompt_tokens", u.prompt_tokens},
+      {"completion_tokens", u.completion_tokens},
+      {"total_tokens", std::uint64_t{u.prompt_tokens} + u.completion_tokens},
+      {"prompt_tokens_details", json::object{{"cached_tokens", u.cached_tokens}}}};
+}
+
+json::object error_object(
+    std::string_view message, std::string_view type, std::string_view param, std::string_view code,
+    std::uint32_t retry_after_ms) {
+  json::object inner{{"message", text(to_valid_utf8(message))}, {"type", text(type)}};
+  inner["param"] = param.empty() ? json::value(nullptr) : json::value(text(to_valid_utf8(param)));
+  inner["code"] = text(code);
+  if (retry_after_ms > 0) inner["retry_after_ms"] = retry_after_ms;
+  return {{"error", std::move(inner)}};
+}
+
+json::object envelope(const answer_meta& meta, std::string_view object) {
+  json::object out{
+      {"id", text(meta.id)},
+      {"object", text(object)},
+      {"created", meta.created},
+      {"model", text(meta.model)}};
+  if (!meta.system_fingerprint.empty()) out["system_fingerprint"] = text(meta.system_fingerprint);
+  return out;
+}
+
+std::string_view chunk_object(openai_api api) noexcept {
+  return api == openai_api::chat ? "chat.completion.chunk" : "text_completion";
+}
+
+std::string sse(const json::object& o) {
+  return "data: " + json::serialize(o) + "\n\n";
+}
+
+// One chunk with one choice. `content` is absent from a chat delta when null.
+json::object
+chunk(const answer_meta& meta, const std::string* content, json::value finish, std::uint32_t index = 0) {
+  json::object choice{{"index", index}};
+  if (meta.api == openai_api::chat) {
+    json::object delta;
+    if (content) delta["content"] = text(*content);
+    choice["delta"] = std::move(delta);
+  } else {
+    choice["text"] = text(content ? *content : std::string());
+  }
+  choice["logprobs"] = nullptr;
+  choice["finish_reason"] = std::move(finish);
+  json::object out = envelope(meta, chunk_object(meta.api));
+  out["choices"] = json::array{std::move(choice)};
+  if (meta.include_usage) out["usage"] = nullptr;
+  return out;
+}
+
+json::object& first_choice(json::object& o) {
+  return o.at("choices").as_array().front().as_object();
+}
+
+json::object model_object(std::string_view name, std::uint32_t context_tokens, std::int64_t created) {
+  return {
+      {"id", text(name)},
+      {"object", "model"},
+      {"created", created},
+      {"owned_by", "troupe"},
+      {"max_model_len", context_tokens}};
+}
+
+} // namespace
+
+std::string to_valid_utf8(std::string_view bytes) {
+  if (whole_utf8(bytes)) return std::string(bytes);
+  std::string out;
+  utf8_checker checker;
+  std::size_t begun = 0; // where the character being read starts
+  for (std::size_t i = 0; i < bytes.size();) {
+    if (checker.feed(bytes.substr(i, 1))) {
+      ++i;
+      if (checker.complete()) {
+        out.append(bytes.substr(begun, i - begun));
+        begun = i;
+      }
+      continue;
+    }
+    out.append("\xef\xbf\xbd");
+    // A byte that breaks off a character may begin the next one.
+    i = std::max(i, begun + 1);
+    begun = i;
+    checker.reset();
+  }
+  if (begun < bytes.size()) out.append("\xef\xbf\xbd");
+  return out;
+}
+
+std::string openai_error_body(const error& why) {
+  const status_row& row = status_of(why.code);
+  return json::serialize(
+      error_object(why.message, row.type, why.param, code_name(why.code), why.retry_after_ms));
+}
+
+std::string openai_error_body(int http_status, std::string_view message) {
+  const protocol_words words = words_of_status(http_status);
+  return json::serialize(error_object(message, words.type, {}, words.code, 0));
+}
+
+std::string openai_model_list(std::string_view name, std::uint32_t context_tokens, std::int64_t created) {
+  return json::serialize(
+      json::object{{"object", "list"}, {"data", json::array{model_object(name, context_tokens, created)}}});
+}
+
+std::string openai_model(std::string_view name, std::uint32_t context_tokens, std::int64_t created) {
+  return json::serialize(model_object(name, context_tokens, created));
+}
+
+std::string openai_completion(const answer_meta& meta, const completion& whole) {
+  const bool chat = meta.api == openai_api::chat;
+  json::object choice{{"index", 0}};
+  if (chat)
+    choice["message"] =
+        json::object{{"role", "assistant"}, {"content", text(whole.text)}, {"refusal", nullptr}};
+  else
+    choice["text"] = text(whole.text);
+  choice["logprobs"] = nullptr;
+  if (!whole.logprobs.empty()) {
+    std::size_t offset = 0;
+    choice["logprobs"] = chat ? chat_logprobs(whole.logprobs, whole.top_logprobs)
+                              : completion_logprobs(whole.logprobs, whole.top_logprobs, offset);
+  }
+  choice["finish_reason"] = text(finish_word(whole.reason));
+  json::object out = envelope(meta, chat ? "chat.completion" : "text_completion");
+  if (meta.return_token_ids) {
+    choice["token_ids"] = ids(whole.token_ids);
+    out["prompt_token_ids"] = ids(whole.prompt_token_ids);
+    if (!chat) choice["prompt_token_ids"] = ids(whole.prompt_token_ids);
+  }
+  out["choices"] = json::array{std::move(choice)};
+  out["usage"] = usage_object(whole.usage);
+  return json::serialize(out);
+}
+
+std::string openai_stream_writer::start(const accepted_event& accepted) {
+  if (meta_.return_token_ids) {
+    prompt_token_ids_ = accepted.prompt_token_ids;
+    prompt_ids_due_ = true;
+  }
+  if (meta_.api != openai_api::chat) return {};
+  const std::string nothing;
+  json::object out = chunk(meta_, &nothing, nullptr);
+  first_choice(out).at("delta").as_object()["role"] = "assistant";
+  return sse(out);
+}
+
+std::string openai_stream_writer::token(const token_event& event) {
+  json::object out = chunk(meta_, &event.text, nullptr, event.index);
+  json::object& choice = first_choice(out);
+  if (!event.logprobs.empty())
+    choice["logprobs"] = meta_.api == openai_api::chat
+                             ? chat_logprobs(event.logprobs, event.top_logprobs)
+                             : completion_logprobs(event.logprobs, event.top_logprobs, text_offset_);
+  if (meta_.return_token_ids) {
+    choice["token_ids"] = ids(event.token_ids);
+    if (prompt_ids_due_) {
+      prompt_ids_due_ = false;
+      if (meta_.api != openai_api::chat) choice["prompt_token_ids"] = ids(prompt_token_ids_);
+      out["prompt_token_ids"] = ids(prompt_token_ids_);
+      prompt_token_ids_ = {};
+    }
+  }
+  return sse(out);
+}
+
+std::string openai_stream_writer::end(const done_event& event) {
+  std::string out = sse(chunk(meta_, nullptr, text(finish_word(event.reason))));
+  if (meta_.include_usage) {
+    json::object last = envelope(meta_, chunk_object(meta_.api));
+    last["choices"] = json::array{};
+    last["usage"] = usage_object(event.usage);
+    out += sse(last);
+  }
+  return out += "data: [DONE]\n\n";
+}
+
+std::string openai_stream_writer::failure(const error& why) {
+  return "data: " + openai_error_body(why) + "\n\n";
+}
+
+} // namespace troupe::server
