@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#pragma once
 #include <boost/test/unit_test.hpp>
 
 #include <algorithm>

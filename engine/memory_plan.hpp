@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the memory goes, decided before any of it is taken.
+#pragma once
+
+#include "troupe/engine.hpp"
+
+#include <cstdint>
+#include <string>
+
+namespace troupe::detail {
+
+/// What the plan is made from; bytes.
+struct memory_demand {
+  std::uint64_t weights = 0;  ///< packed, as they will lie in memory
+  std::uint64_t kv_block = 0; ///< one KV block over all layers
+  std::uint32_t kv_block_tokens = 0;
+  std::uint64_t activations = 0; ///< scratch of the largest step
+  std::uint64_t buffers = 0;     ///< queued text, events and sockets of max_batch + max_queue requests
+  std::uint32_t context = 0;     ///< positions one sequence may reach
+  std::uint32_t max_batch = 0;
+  std::uint64_t kv_memory = 0; ///< asked for; 0 = choose
+};
+
+/// Bytes this process may still take: the smaller of the machine's available memory and what the control
+/// group leaves.
+std::uint64_t available_memory();
+
+/// Chosen KV: enough for max_batch sequences of full context, at most half of what is left, at least one
+/// sequence. Errors: no_memory, saying by how much it does not fit and what to change.
+result<memory_plan> plan_memory(const memory_demand& demand, std::uint64_t available);
+
+/// The plan as lines a person can read.
+std::string describe(const memory_plan& plan);
+
+/// "98.4 MiB"
+std::string format_bytes(std::uint64_t bytes);
+
+} // namespace troupe::detail

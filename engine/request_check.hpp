@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ranges of a request, checked before anything is spent on it.
+#pragma once
+
+#include "troupe/request.hpp"
+
+namespace troupe::detail {
+
+inline constexpr std::size_t max_stop_strings = 16;
+inline constexpr std::size_t max_stop_bytes = 1024;
+inline constexpr std::size_t max_stop_ids = 64;
+inline constexpr std::uint32_t max_top_logprobs = 20;
+inline constexpr std::size_t max_tenant_bytes = 256;
+
+/// Errors: bad_request, with `param` naming the field as the HTTP door spells it. `vocabulary` bounds token
+/// ids.
+result<void> check_request(const request& what, std::uint32_t vocabulary);
+
+/// Bytes of text in the prompt, or four per id: what the door estimates tokens from, before tokenising.
+std::uint64_t prompt_bytes(const prompt& what) noexcept;
+
+} // namespace troupe::detail

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/complete.hpp"
+#include "engine/stream_state.hpp"
+
+#include <boost/asio/associated_cancellation_slot.hpp>
+#include <boost/asio/dispatch.hpp>
+#include <boost/asio/error.hpp>
+
+#include <cassert>
+
+namespace troupe {
+namespace detail {
+
+bool is_terminal(const stream_event& event) noexcept {
+  return std::holds_alternative<done_event>(event) || std::holds_alternative<failed_event>(event);
+}
+
+stream_state::stream_state(
+    boost::asio::any_io_executor ex, std::uint64_t stream_id, std::weak_ptr<stream_owner> reports_to) :
+    executor(std::move(ex)),
+    id(stream_id), owner(std::move(reports_to)) {}
+
+void stream_state::deliver(waiting_reader reader, boost::system::error_code code, stream_event event) {
+  complete(executor, std::move(reader.handler), code, std::move(event));
+}
+
+void stream_state::push(stream_event event) {
+  if (terminal_pushed_) return;
+  terminal_pushed_ = is_terminal(event);
+  if (!reader_) {
+    pending_.push_back(std::move(event));
+    return;
+  }
+  waiting_reader reader = std::move(*reader_);
+  reader_.reset();
+  deliver(std::move(reader), {}, std::move(event));
+  if (auto engine = owner.lock()) engine->events_read(id, 1);
+}
+
+void stream_state::read(read_handler handler) {
+  waiting_reader reader{std::move(handler), tracked(executor)};
+  if (reader_) {
+    deliver(std::move(reader), boost::asio::error::already_started, failed_event{});
+    return;
+  }
+  if (!pending_.empty()) {
+    stream_event event = std::move(pending_.front());
+    pending_.pop_front();
+    deliver(std::move(reader), {}, std::move(event));
+    if (auto engine = owner.lock()) engine->events_read(id, 1);
+    return;
+  }
+  if (terminal_pushed_) {
+    deliver(std::move(reader), boost::asio::error::eof, failed_event{});
+    return;
+  }
+  auto slot = boost::asio::get_associated_cancellation_slot(reader.handler);
+  if (slot.is_connected())
+    slot.assign([weak = weak_from_this()](boost::asio::cancellation_type_t) {
+      if (auto self = weak.lock()) self->cancel_read();
+    });
+  reader_.emplace(std::move(reader));
+}
+
+void stream_state::cancel_read() {
+  if (!reader_) return;
+  waiting_reader reader = std::move(*reader_);
+  reader_.reset();
+  deliver(std::move(reader), boost::asio::error::operation_aborted, failed_event{});
+}
+
+} // namespace detail
+
+stream::stream(std::shared_ptr<detail::stream_state> state) noexcept : state_(std::move(state)) {}
+stream::stream(stream&&) noexcept = default;
+stream& stream::operator=(stream&& other) noexcept {
+  if (this != &other) {
+    cancel();
+    state_ = std::move(other.state_);
+  }
+  return *this;
+}
+stream::~stream() {
+  cancel();
+}
+
+void stream::cancel() {
+  if (!state_) return;
+  if (auto engine = state_->owner.lock()) engine->cancel_stream(state_->id);
+}
+
+std::uint64_t stream::id() const noexcept {
+  return state_ ? state_->id : 0;
+}
+
+void stream::start_read(detail::read_handler handler) {
+  assert(state_ != nullptr);
+  // The state is touched on the engine's executor only, wherever the read was started.
+  boost::asio::dispatch(
+      state_->executor, [state = state_, h = std::move(handler)]() mutable { state->read(std::move(h)); });
+}
+
+std::string_view finish_reason_name(finish_reason reason) noexcept {
+  switch (reason) {
+  case finish_reason::stop:
+    return "stop";
+  case finish_reason::length:
+    return "length";
+  case finish_reason::cancelled:
+    return "cancelled";
+  }
+  return "stop";
+}
+
+} // namespace troupe

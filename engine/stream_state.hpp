@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// The shared half of a stream: events wait here between the request actor that makes them and the reader.
+#pragma once
+
+#include "troupe/engine.hpp"
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+
+namespace troupe::detail {
+
+/// Where a stream reports to; implemented by the engine.
+class stream_owner {
+ public:
+  virtual ~stream_owner() = default;
+  /// `count` events were taken by the reader. Thread: the engine's executor.
+  virtual void events_read(std::uint64_t stream_id, std::uint32_t count) = 0;
+  /// The client is done with the stream. Idempotent. Thread: any.
+  virtual void cancel_stream(std::uint64_t stream_id) = 0;
+};
+
+using read_handler = boost::asio::any_completion_handler<void(boost::system::error_code, stream_event)>;
+
+/// Thread: the engine's executor, but for `id` and `owner`.
+struct stream_state : std::enable_shared_from_this<stream_state> {
+  stream_state(
+      boost::asio::any_io_executor ex, std::uint64_t stream_id, std::weak_ptr<stream_owner> reports_to);
+
+  /// Hands an event to the waiting reader, or keeps it. After a terminal event nothing more is taken.
+  void push(stream_event event);
+  void read(read_handler handler);
+  /// Unread events.
+  std::size_t depth() const noexcept { return pending_.size(); }
+  bool ended() const noexcept { return terminal_pushed_; }
+
+  const boost::asio::any_io_executor executor;
+  const std::uint64_t id;
+  const std::weak_ptr<stream_owner> owner;
+
+ private:
+  struct waiting_reader {
+    read_handler handler;
+    boost::asio::any_io_executor work; // keeps the executor running while a read waits
+  };
+  void deliver(waiting_reader reader, boost::system::error_code code, stream_event event);
+  void cancel_read();
+
+  std::deque<stream_event> pending_;
+  std::optional<waiting_reader> reader_;
+  bool terminal_pushed_ = false;
+};
+
+/// True for done_event and failed_event.
+bool is_terminal(const stream_event& event) noexcept;
+
+} // namespace troupe::detail

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/trace_file.hpp"
+
+#include <boost/json.hpp>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+
+namespace troupe::detail {
+namespace {
+
+namespace json = boost::json;
+
+constexpr std::int64_t format_version = 1;
+constexpr std::uintmax_t max_file_bytes = 64U << 20;
+
+json::array ids_to_json(const std::vector<std::int32_t>& ids) {
+  return json::array(ids.begin(), ids.end());
+}
+
+/// Reads fields of one object; the first failure is kept and every later read gives the default.
+class reader {
+ public:
+  reader(const json::object& object, std::string where) : object_(object), where_(std::move(where)) {}
+
+  template<typename Number>
+  Number number(const char* key) {
+    const json::value* v = find(key);
+    if (v == nullptr) return {};
+    boost::system::error_code ec;
+    const auto n = v->to_number<Number>(ec);
+    if (ec) fail(key, "must be a number in range");
+    return ec ? Number{} : n;
+  }
+  bool flag(const char* key) {
+    const json::value* v = find(key);
+    if (v != nullptr && !v->is_bool()) fail(key, "must be true or false");
+    return v != nullptr && v->is_bool() && v->get_bool();
+  }
+  std::string text(const char* key) {
+    const json::value* v = find(key);
+    if (v != nullptr && !v->is_string()) fail(key, "must be a string");
+    return v != nullptr && v->is_string() ? std::string(v->get_string()) : std::string();
+  }
+  std::vector<std::int32_t> ids(const char* key) {
+    std::vector<std::int32_t> out;
+    for (const json::value& v : array(key)) {
+      boost::system::error_code ec;
+      out.push_back(v.to_number<std::int32_t>(ec));
+      if (ec) fail(key, "must hold token ids");
+    }
+    return out;
+  }
+  const json::array& array(const char* key) {
+    static const json::array none;
+    const json::value* v = find(key);
+    if (v != nullptr && !v->is_array()) fail(key, "must be an array");
+    return v != nullptr && v->is_array() ? v->get_array() : none;
+  }
+  const json::object& object(const char* key) {
+    static const json::object none;
+    const json::value* v = find(key);
+    if (v != nullptr && !v->is_object()) fail(key, "must be an object");
+    return v != nullptr && v->is_object() ? v->get_object() : none;
+  }
+  const std::string& failure_text() const noexcept { return failure_; }
+  void fail(std::string_view key, std::string_view why) {
+    if (failure_.empty()) failure_ = where_ + ": field \"" + std::string(key) + "\" " + std::string(why);
+  }
+
+ private:
+  const json::value* find(const char* key) {
+    const json::value* v = object_.if_contains(key);
+    if (v == nullptr) fail(key, "is missing");
+    return v;
+  }
+  const json::object& object_;
+  std::string where_;
+  std::string failure_;
+};
+
+json::object request_to_json(const request& r) {
+  json::object out;
+  out["prompt_token_ids"] = ids_to_json(std::get<std::vector<std::int32_t>>(r.prompt));
+  out["temperature"] = r.sampling.temperature;
+  out["top_k"] = r.sampling.top_k;
+  out["top_p"] = r.sampling.top_p;
+  out["min_p"] = r.sampling.min_p;
+  out["repetition_penalty"] = r.sampling.repetition_penalty;
+  out["presence_penalty"] = r.sampling.presence_penalty;
+  out["frequency_penalty"] = r.sampling.frequency_penalty;
+  out["seed"] = r.sampling.seed.value_or(0);
+  out["max_tokens"] = r.max_tokens.value_or(0);
+  out["min_tokens"] = r.min_tokens;
+  out["stop"] = json::array(r.stop.begin(), r.stop.end());
+  out["stop_token_ids"] = ids_to_json(r.stop_token_ids);
+  out["ignore_eos"] = r.ignore_eos;
+  out["skip_special_tokens"] = r.skip_special_tokens;
+  return out;
+}
+
+request request_from_json(reader& in) {
+  request r;
+  r.prompt = in.ids("prompt_token_ids");
+  r.sampling.temperature = in.number<float>("temperature");
+  r.sampling.top_k = in.number<std::uint32_t>("top_k");
+  r.sampling.top_p = in.number<float>("top_p");
+  r.sampling.min_p = in.number<float>("min_p");
+  r.sampling.repetition_penalty = in.number<float>("repetition_penalty");
+  r.sampling.presence_penalty = in.number<float>("presence_penalty");
+  r.sampling.frequency_penalty = in.number<float>("frequency_penalty");
+  r.sampling.seed = in.number<std::uint64_t>("seed");
+  if (const auto limit = in.number<std::uint32_t>("max_tokens"); limit > 0) r.max_tokens = limit;
+  r.min_tokens = in.number<std::uint32_t>("min_tokens");
+  for (const json::value& v : in.array("stop")) {
+    if (v.is_string())
+      r.stop.emplace_back(v.get_string());
+    else
+      in.fail("stop", "must hold strings");
+  }
+  r.stop_token_ids = in.ids("stop_token_ids");
+  r.ignore_eos = in.flag("ignore_eos");
+  r.skip_special_tokens = in.flag("skip_special_tokens");
+  return r;
+}
+
+error io_error(const std::string& what, const std::string& path) {
+  return error{errc::io, what + " " + path + ": " + std::strerror(errno), {}, 0};
+}
+
+} // namespace
+
+std::string print_trace(const request_trace& trace) {
+  json::object out;
+  out["troupe_trace"] = format_version;
+  out["model"] = trace.model_path;
+  out["system_fingerprint"] = trace.system_fingerprint;
+  out["request"] = request_to_json(trace.asked);
+  json::array plans;
+  for (const plan_change& p : trace.plans)
+    plans.push_back(json::object{{"position", p.position}, {"plan", p.plan}, {"refilled", p.refilled}});
+  out["plans"] = std::move(plans);
+  out["token_ids"] = ids_to_json(trace.token_ids);
+  out["finish_reason"] = finish_reason_name(trace.reason);
+  out["text"] = trace.text;
+  return json::serialize(out);
+}
+
+result<request_trace> parse_trace(std::string_view text, std::string_view source) {
+  boost::system::error_code ec;
+  json::parse_options options;
+  options.max_depth = 8;
+  const json::value parsed = json::parse(text, ec, {}, options);
+  if (ec || !parsed.is_object())
+    return error{
+        errc::bad_file,
+        std::string(source) + ": not a trace: " + (ec ? ec.message() : "not an object"),
+        {},
+        0};
+  reader in(parsed.get_object(), std::string(source));
+  if (in.number<std::int64_t>("troupe_trace") != format_version)
+    in.fail("troupe_trace", "must be " + std::to_string(format_version));
+  request_trace trace;
+  trace.model_path = in.text("model");
+  trace.system_fingerprint = in.text("system_fingerprint");
+  reader asked(in.object("request"), std::string(source) + ": request");
+  if (in.failure_text().empty()) trace.asked = request_from_json(asked);
+  for (const json::value& v : in.array("plans")) {
+    static const json::object none;
+    reader plan(v.is_object() ? v.get_object() : none, std::string(source) + ": plans");
+    trace.plans.push_back(
+        {plan.number<std::uint32_t>("position"), plan.number<std::uint64_t>("plan"), plan.flag("refilled")});
+    if (!plan.failure_text().empty()) return error{errc::bad_file, plan.failure_text(), {}, 0};
+  }
+  trace.token_ids = in.ids("token_ids");
+  trace.text = in.text("text");
+  const std::string reason = in.text("finish_reason");
+  if (reason == "length")
+    trace.reason = finish_reason::length;
+  else if (reason == "cancelled")
+    trace.reason = finish_reason::cancelled;
+  else if (reason != "stop")
+    in.fail("finish_reason", "must be stop, length or cancelled");
+  if (!in.failure_text().empty()) return error{errc::bad_file, in.failure_text(), {}, 0};
+  if (!asked.failure_text().empty()) return error{errc::bad_file, asked.failure_text(), {}, 0};
+  return trace;
+}
+
+result<std::string> write_trace(const request_trace& trace, const std::string& dir, std::uint64_t stream_id) {
+  const std::string path = dir + "/" + std::to_string(stream_id) + ".json";
+  const std::string part = path + ".part";
+  {
+    std::ofstream out(part, std::ios::binary | std::ios::trunc);
+    out << print_trace(trace) << '\n';
+    out.flush();
+    if (!out) {
+      const error e = io_error("cannot write trace", part);
+      std::remove(part.c_str());
+      return e;
+    }
+  }
+  if (std::rename(part.c_str(), path.c_str()) != 0) {
+    const error e = io_error("cannot write trace", path);
+    std::remove(part.c_str());
+    return e;
+  }
+  return path;
+}
+
+result<request_trace> read_trace(const std::string& path) {
+  std::error_code ec;
+  const auto bytes = std::filesystem::file_size(path, ec);
+  if (ec) return error{errc::io, "cannot read trace " + path + ": " + ec.message(), {}, 0};
+  if (bytes > max_file_bytes)
+    return error{
+        errc::bad_file, path + ": " + std::to_string(bytes) + " bytes, a trace has at most 64 MiB", {}, 0};
+  std::ifstream in(path, std::ios::binary);
+  std::string text(bytes, '\0');
+  if (!in.read(text.data(), static_cast<std::streamsize>(bytes))) return io_error("cannot read trace", path);
+  return parse_trace(text, path);
+}
+
+} // namespace troupe::detail

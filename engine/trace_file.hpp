@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// One finished request as a file that `troupe replay` can run again: everything its tokens are a function of.
+#pragma once
+
+#include "troupe/request.hpp"
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace troupe::detail {
+
+/// From `position` on the tokens were computed under `plan`.
+struct plan_change {
+  std::uint32_t position = 0;
+  std::uint64_t plan = 0;
+  bool refilled = false; ///< the KV before `position` was computed again under this plan
+};
+
+struct request_trace {
+  std::string model_path;
+  std::string system_fingerprint;
+  request asked; ///< prompt as ids; the seed is always present
+  std::vector<plan_change> plans;
+  std::vector<std::int32_t> token_ids;
+  finish_reason reason = finish_reason::stop;
+  std::string text;
+};
+
+std::string print_trace(const request_trace& trace);
+
+/// Errors: bad_file, naming the field. `source` names the file in messages.
+result<request_trace> parse_trace(std::string_view text, std::string_view source);
+
+/// Writes DIR/<stream id>.json, complete or not at all. Errors: io.
+result<std::string> write_trace(const request_trace& trace, const std::string& dir, std::uint64_t stream_id);
+
+/// Reads a trace of at most 64 MiB. Errors: io, bad_file.
+result<request_trace> read_trace(const std::string& path);
+
+} // namespace troupe::detail

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/memory_plan.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+using namespace troupe;
+using detail::memory_demand;
+
+namespace {
+
+constexpr std::uint64_t mib = 1ULL << 20;
+
+memory_demand small_model() {
+  memory_demand d;
+  d.weights = 100 * mib;
+  d.kv_block = mib;
+  d.kv_block_tokens = 32;
+  d.activations = 10 * mib;
+  d.buffers = 5 * mib;
+  d.context = 100; // 4 blocks
+  d.max_batch = 8;
+  return d;
+}
+
+} // namespace
+
+BOOST_AUTO_TEST_SUITE(memory_planning)
+
+BOOST_AUTO_TEST_CASE(ample_memory_gives_every_sequence_its_full_context) {
+  const auto plan = detail::plan_memory(small_model(), 10'000 * mib);
+  BOOST_REQUIRE(plan.has_value());
+  BOOST_TEST(plan->kv_blocks == 32U);
+  BOOST_TEST(plan->total() == (100 + 10 + 5 + 32) * mib);
+}
+
+BOOST_AUTO_TEST_CASE(scarce_memory_gives_the_cache_half_of_what_is_left) {
+  const auto plan = detail::plan_memory(small_model(), 135 * mib);
+  BOOST_REQUIRE(plan.has_value());
+  BOOST_TEST(plan->kv_blocks == 10U);
+}
+
+BOOST_AUTO_TEST_CASE(a_given_budget_is_rounded_down_to_whole_blocks) {
+  memory_demand d = small_model();
+  d.kv_memory = 20 * mib + 5;
+  const auto plan = detail::plan_memory(d, 10'000 * mib);
+  BOOST_REQUIRE(plan.has_value());
+  BOOST_TEST(plan->kv_blocks == 20U);
+  BOOST_TEST(plan->kv == 20 * mib);
+}
+
+BOOST_AUTO_TEST_CASE(a_model_larger_than_memory_is_refused_with_the_shortage) {
+  const auto plan = detail::plan_memory(small_model(), 110 * mib);
+  BOOST_REQUIRE(!plan);
+  BOOST_TEST((plan.error().code == errc::no_memory));
+  BOOST_TEST(plan.error().message.find("9.0 MiB too few") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(a_budget_below_one_block_is_a_configuration_error) {
+  memory_demand d = small_model();
+  d.kv_memory = 1000;
+  const auto plan = detail::plan_memory(d, 10'000 * mib);
+  BOOST_REQUIRE(!plan);
+  BOOST_TEST(plan.error().param == "kv_memory");
+}
+
+BOOST_AUTO_TEST_CASE(the_machine_reports_available_memory) {
+  BOOST_TEST(detail::available_memory() > mib);
+}
+
+BOOST_AUTO_TEST_SUITE_END()

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/trace_file.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <cstdlib>
+#include <filesystem>
+
+using namespace troupe;
+
+namespace {
+
+detail::request_trace example() {
+  detail::request_trace t;
+  t.model_path = "m.gguf";
+  t.system_fingerprint = "p1-avx512";
+  t.asked.prompt = std::vector<std::int32_t>{1, 2, 3};
+  t.asked.sampling.temperature = 0.7F;
+  t.asked.sampling.seed = 0xffffffffffffffffULL;
+  t.asked.max_tokens = 9;
+  t.asked.stop = {"\n\n", "\"end\""};
+  t.asked.ignore_eos = true;
+  t.plans = {{0, 1, false}, {17, 2, true}};
+  t.token_ids = {7, 8};
+  t.reason = finish_reason::length;
+  t.text = "ab\xc3\xa9";
+  return t;
+}
+
+} // namespace
+
+BOOST_AUTO_TEST_SUITE(trace_file)
+
+BOOST_AUTO_TEST_CASE(a_printed_trace_reads_back_equal) {
+  const std::string text = detail::print_trace(example());
+  const auto back = detail::parse_trace(text, "t.json");
+  BOOST_REQUIRE(back.has_value());
+  BOOST_TEST(detail::print_trace(*back) == text);
+  BOOST_TEST(*back->asked.sampling.seed == 0xffffffffffffffffULL);
+  BOOST_TEST(back->asked.sampling.temperature == 0.7F);
+}
+
+BOOST_AUTO_TEST_CASE(a_damaged_trace_names_the_file_and_the_field) {
+  std::string text = detail::print_trace(example());
+  const auto at = text.find("\"token_ids\":[7");
+  BOOST_REQUIRE(at != std::string::npos);
+  text.replace(at, 14, "\"token_ids\":[x");
+  BOOST_TEST(!detail::parse_trace(text, "t.json"));
+  for (const char* broken : {"", "[]", "{}", "{\"troupe_trace\":2}", "{\"troupe_trace\":1,\"request\":3}"}) {
+    const auto r = detail::parse_trace(broken, "t.json");
+    BOOST_REQUIRE(!r);
+    BOOST_TEST((r.error().code == errc::bad_file));
+    BOOST_TEST(r.error().message.rfind("t.json", 0) == 0U);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_trace_is_written_whole_or_not_at_all) {
+  char dir[] = "/tmp/troupe-trace-XXXXXX";
+  BOOST_REQUIRE(mkdtemp(dir) != nullptr);
+  const auto path = detail::write_trace(example(), dir, 5);
+  BOOST_REQUIRE(path.has_value());
+  BOOST_TEST(detail::read_trace(*path).has_value());
+  BOOST_TEST(std::distance(std::filesystem::directory_iterator(dir), {}) == 1);
+  std::filesystem::remove_all(dir);
+  const auto gone = detail::write_trace(example(), dir, 5);
+  BOOST_REQUIRE(!gone);
+  BOOST_TEST((gone.error().code == errc::io));
+}
+
+BOOST_AUTO_TEST_SUITE_END()
