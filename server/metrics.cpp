@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/metrics.hpp"
+
+#include "server/door_context.hpp"
+#include "troupe/engine.hpp"
+
+#include <prometheus/metric_family.h>
+#include <prometheus/text_serializer.h>
+
+#include <limits>
+
+namespace troupe::server {
+namespace {
+
+namespace prom = prometheus;
+
+struct sample {
+  std::string_view label;
+  std::string_view value;
+  double number = 0;
+};
+
+class exposition {
+ public:
+  explicit exposition(std::string_view model_name) : model_(model_name) {}
+
+  void
+  add(prom::MetricType type, std::string_view name, std::string_view help, std::span<const sample> samples) {
+    prom::MetricFamily& family = start(type, name, help);
+    for (const sample& s : samples) {
+      prom::ClientMetric metric = labelled(name);
+      if (!s.label.empty()) metric.label.push_back({std::string(s.label), std::string(s.value)});
+      if (type == prom::MetricType::Counter)
+        metric.counter.value = s.number;
+      else
+        metric.gauge.value = s.number;
+      family.metric.push_back(std::move(metric));
+    }
+  }
+  void counter(std::string_view name, std::string_view help, double number) {
+    const sample one[] = {{{}, {}, number}};
+    add(prom::MetricType::Counter, name, help, one);
+  }
+  void gauge(std::string_view name, std::string_view help, double number) {
+    const sample one[] = {{{}, {}, number}};
+    add(prom::MetricType::Gauge, name, help, one);
+  }
+  void latency(std::string_view name, std::string_view help, const histogram& h) {
+    prom::ClientMetric metric = labelled(name);
+    std::uint64_t cumulative = 0;
+    for (std::size_t i = 0; i < h.counts.size(); ++i) {
+      cumulative += h.counts[i];
+      const double bound = i < h.bounds.size() ? h.bounds[i] : std::numeric_limits<double>::infinity();
+      metric.histogram.bucket.push_back({cumulative, bound});
+    }
+    metric.histogram.sample_count = cumulative;
+    metric.histogram.sample_sum = h.sum;
+    start(prom::MetricType::Histogram, name, help).metric.push_back(std::move(metric));
+  }
+
+  std::string text() const { return prom::TextSerializer().Serialize(families_); }
+
+ private:
+  prom::MetricFamily& start(prom::MetricType type, std::string_view name, std::string_view help) {
+    prom::MetricFamily family;
+    family.name = name;
+    family.help = help;
+    family.type = type;
+    families_.push_back(std::move(family));
+    return families_.back();
+  }
+  // The names taken from elsewhere carry the label that goes with them.
+  prom::ClientMetric labelled(std::string_view name) const {
+    prom::ClientMetric metric;
+    if (name.starts_with("vllm:")) metric.label.push_back({"model_name", model_});
+    return metric;
+  }
+
+  std::string model_;
+  std::vector<prom::MetricFamily> families_;
+};
+
+void add_memory(exposition& out, const engine_stats& e) {
+  const double used = double{0} + e.kv_leased + e.kv_limbo;
+  const sample states[] = {
+      {"state", "free", double(e.kv_free)},
+      {"state", "leased", double(e.kv_leased)},
+      {"state", "limbo", double(e.kv_limbo)},
+      {"state", "cached", double(e.kv_cached)}};
+  out.add(
+      prom::MetricType::Gauge, "troupe_kv_blocks", "KV cache blocks by state; they sum to the total", states);
+  out.gauge("troupe_kv_blocks_total", "KV cache blocks", e.kv_total);
+  out.gauge("troupe_kv_blocks_used", "KV cache blocks that requests hold (leased and limbo)", used);
+  const double ratio = e.kv_total > 0 ? used / e.kv_total : 0;
+  out.gauge("troupe_kv_usage_ratio", "Used KV cache blocks over all", ratio);
+  out.gauge("vllm:kv_cache_usage_perc", "Used KV cache blocks over all, 0 to 1", ratio);
+  out.gauge("vllm:gpu_cache_usage_perc", "Former name of vllm:kv_cache_usage_perc", ratio);
+}
+
+void add_requests(exposition& out, const engine_stats& e) {
+  out.gauge("troupe_requests_running", "Requests that hold a place in the batch", e.running);
+  out.gauge("troupe_requests_waiting", "Admitted requests that wait for a place", e.waiting);
+  out.gauge("troupe_requests_paused", "Requests paused because their client does not read", e.paused);
+  out.counter("troupe_requests_submitted_total", "Requests handed to the engine", e.submitted);
+  const sample reasons[] = {
+      {"reason", "stop", double(e.finished_stop)},
+      {"reason", "length", double(e.finished_length)},
+      {"reason", "cancelled", double(e.cancelled)}};
+  out.add(
+      prom::MetricType::Counter, "troupe_requests_finished_total", "Requests that ended with an answer",
+      reasons);
+  std::vector<sample> failed;
+  for (const auto& [code, count] : e.failed) failed.push_back({"code", code_name(code), double(count)});
+  out.add(
+      prom::MetricType::Counter, "troupe_requests_failed_total", "Requests refused or broken, by code",
+      failed);
+  out.latency("troupe_queue_seconds", "From submission to the first step", e.queue_time);
+  out.latency(
+      "troupe_time_to_first_token_seconds", "From submission to the first token", e.time_to_first_token);
+  out.latency("troupe_time_per_output_token_seconds", "Between tokens of a request", e.time_per_output_token);
+
+  out.gauge("vllm:num_requests_running", "Requests that hold a place in the batch", e.running);
+  out.gauge("vllm:num_requests_waiting", "Admitted requests that wait for a place", e.waiting);
+  const sample success[] = {
+      {"finished_reason", "stop", double(e.finished_stop)},
+      {"finished_reason", "length", double(e.finished_length)},
+      {"finished_reason", "abort", double(e.cancelled)}};
+  out.add(
+      prom::MetricType::Counter, "vllm:request_success_total", "Requests that ended with an answer", success);
+  out.latency("vllm:request_queue_time_seconds", "From submission to the first step", e.queue_time);
+  out.latency(
+      "vllm:time_to_first_token_seconds", "From submission to the first token", e.time_to_first_token);
+  out.latency("vllm:time_per_output_token_seconds", "Between tokens of a request", e.time_per_output_token);
+  out.latency("vllm:inter_token_latency_seconds", "Between tokens of a request", e.time_per_output_token);
+}
+
+void add_steps(exposition& out, const engine_stats& e) {
+  out.counter("troupe_steps_total", "Steps of the executor", e.steps);
+  out.latency("troupe_step_seconds", "Duration of a step", e.step_time);
+  const sample tokens[] = {
+      {"kind", "prefill", double(e.prefill_tokens)}, {"kind", "decode", double(e.decode_tokens)}};
+  out.add(prom::MetricType::Counter, "troupe_tokens_total", "Tokens computed", tokens);
+  out.counter(
+      "troupe_recomputed_tokens_total", "Tokens computed again after preemption", e.recomputed_tokens);
+  out.counter("troupe_preemptions_total", "Running requests put back into the queue", e.preemptions);
+  out.gauge("troupe_step_rows_max", "Most rows in one step so far", e.step_rows_max);
+  out.gauge("troupe_step_sequences_max", "Most sequences in one step so far", e.step_sequences_max);
+  out.gauge("troupe_last_step_rows", "Rows of the latest step", e.last_step_rows);
+  out.gauge("troupe_last_step_sequences", "Sequences of the latest step", e.last_step_sequences);
+  out.gauge("troupe_ready", "1 when requests are taken", e.ready ? 1 : 0);
+  out.gauge("troupe_draining", "1 when shutting down", e.draining ? 1 : 0);
+
+  out.counter("vllm:prompt_tokens_total", "Prompt tokens computed", e.prefill_tokens);
+  out.counter("vllm:generation_tokens_total", "Tokens generated", e.decode_tokens);
+  out.counter("vllm:num_preemptions_total", "Running requests put back into the queue", e.preemptions);
+}
+
+void add_doors(exposition& out, const door_counters& d) {
+  out.gauge("troupe_connections_open", "Connections of all doors", d.connections_open);
+  out.counter("troupe_connections_accepted_total", "Connections taken", d.connections_accepted);
+  out.counter(
+      "troupe_connections_refused_total", "Connections closed at once, over the cap", d.connections_refused);
+  out.counter("troupe_slow_consumers_total", "Connections cut because they did not read", d.slow_consumers);
+  out.counter(
+      "troupe_protocol_errors_total", "Connections ended because the peer broke a protocol",
+      d.protocol_errors);
+  out.counter("troupe_object_messages_total", "Objects received on WebSocket and TCP", d.object_messages);
+  std::vector<std::string> names;
+  names.reserve(d.http_responses.size());
+  std::vector<sample> responses;
+  for (const auto& [status, count] : d.http_responses) {
+    names.push_back(std::to_string(status));
+    responses.push_back({"status", names.back(), double(count)});
+  }
+  out.add(prom::MetricType::Counter, "troupe_http_responses_total", "HTTP responses by status", responses);
+}
+
+} // namespace
+
+std::string
+metrics_text(const engine_stats& engine, const door_counters& doors, std::string_view model_name) {
+  exposition out(model_name);
+  add_memory(out, engine);
+  add_requests(out, engine);
+  add_steps(out, engine);
+  add_doors(out, doors);
+  return out.text();
+}
+
+} // namespace troupe::server
