@@ -17,28 +17,29 @@ namespace troupe::kernels {
 
 /// What a row must answer with.
 enum class row_output : std::uint8_t {
-  none,     ///< prompt rows before the last
-  token,    ///< one sampled token
-  logits,   ///< the whole logits row, for evaluation
+  none,   ///< prompt rows before the last
+  token,  ///< one sampled token
+  logits, ///< the whole logits row, for evaluation
 };
 
-/// One position of one sequence to be computed. Rows of a sequence stand together, positions ascending by one.
+/// One position of one sequence to be computed. Rows of a sequence stand together, positions ascending by
+/// one.
 struct step_row {
-  std::uint32_t sequence = 0;   ///< index into step_input::sequences
-  std::int32_t token = 0;       ///< input token id
-  std::uint32_t position = 0;   ///< absolute
+  std::uint32_t sequence = 0; ///< index into step_input::sequences
+  std::int32_t token = 0;     ///< input token id
+  std::uint32_t position = 0; ///< absolute
   row_output want = row_output::none;
 };
 
 /// A sequence's part in a step.
 struct step_sequence {
-  std::vector<std::uint32_t> blocks;    ///< block table: block ids covering positions [0, last row's position]
+  std::vector<std::uint32_t> blocks; ///< block table: block ids covering positions [0, last row's position]
   sampling_params sampling;
   /// Tokens that the penalties look at: prompt then output; empty unless sampling.penalised().
   std::vector<std::int32_t> history;
-  std::uint32_t prompt_tokens = 0;      ///< how many of `history` are prompt
-  std::uint32_t top_logprobs = 0;       ///< the most likely tokens to report, 0-20
-  bool logprobs = false;                ///< report the drawn token's log probability
+  std::uint32_t prompt_tokens = 0; ///< how many of `history` are prompt
+  std::uint32_t top_logprobs = 0;  ///< the most likely tokens to report, 0-20
+  bool logprobs = false;           ///< report the drawn token's log probability
 };
 
 struct step_input {
@@ -49,29 +50,29 @@ struct step_input {
 
 /// Bits of row_result::flags.
 enum : std::uint32_t {
-  row_not_finite = 1U,  ///< NaN or Inf reached this row: its token must not leave
+  row_not_finite = 1U, ///< NaN or Inf reached this row: its token must not leave
 };
 
 struct token_logprob {
   std::int32_t token = 0;
-  float logprob = 0;  ///< natural logarithm, of the distribution before temperature and cuts
+  float logprob = 0; ///< natural logarithm, of the distribution before temperature and cuts
 };
 
 struct row_result {
-  std::uint32_t row = 0;        ///< index into step_input::rows
+  std::uint32_t row = 0; ///< index into step_input::rows
   std::int32_t token = -1;
   std::uint32_t flags = 0;
   float logprob = 0;
   std::vector<token_logprob> top;
-  std::vector<float> logits;    ///< [vocab] for row_output::logits
+  std::vector<float> logits; ///< [vocab] for row_output::logits
 };
 
 struct step_result {
   std::uint64_t step_seq = 0;
-  std::vector<row_result> rows;       ///< those whose want is not none, in order
-  std::uint64_t duration_ns = 0;      ///< of the computation
-  bool failed = false;                ///< nothing of the step counts; its KV writes may be partial
-  std::string failure;                ///< one sentence
+  std::vector<row_result> rows;  ///< those whose want is not none, in order
+  std::uint64_t duration_ns = 0; ///< of the computation
+  bool failed = false;           ///< nothing of the step counts; its KV writes may be partial
+  std::string failure;           ///< one sentence
 };
 
 /// One KV pool and the machine that computes over it. One step at a time.
@@ -83,17 +84,20 @@ class backend {
   /// Errors: no_memory.
   virtual result<void> create_pool(const kv_layout& layout, std::uint32_t blocks) = 0;
 
-  /// Starts a step and returns at once; `done` is called exactly once, on the backend's own thread, and must only
-  /// hand the result on. The input is moved back to the caller's ownership only by being destroyed.
+  /// Starts a step and returns at once; `done` is called exactly once, on the backend's own thread, and must
+  /// only hand the result on. The input is moved back to the caller's ownership only by being destroyed.
   /// Thread: any, but never two steps at a time.
-  virtual void submit(std::shared_ptr<const step_program> program, step_input input,
-                      std::function<void(step_result)> done) = 0;
+  virtual void submit(
+      std::shared_ptr<const step_program> program, step_input input,
+      std::function<void(step_result)> done) = 0;
 
-  /// The kernels in use, one line a person can read: "matmul gguf.q4_1 avx512, attention avx512 (f16 KV), ...".
+  /// The kernels in use, one line a person can read: "matmul gguf.q4_1 avx512, attention avx512 (f16 KV),
+  /// ...".
   virtual std::string describe() const = 0;
 
   /// Bytes of scratch for a step of `rows` rows, `outputs` of which want an output. For the memory plan.
-  virtual std::uint64_t scratch_bytes(const step_program& program, std::uint32_t rows, std::uint32_t outputs) const = 0;
+  virtual std::uint64_t
+  scratch_bytes(const step_program& program, std::uint32_t rows, std::uint32_t outputs) const = 0;
 };
 
 } // namespace troupe::kernels

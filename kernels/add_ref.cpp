@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+// The residual addition, plain.
+#include "kernels/add.hpp"
+
+namespace troupe::kernels {
+
+void add_ref(const float* from, std::uint32_t count, float* to) {
+  for (std::uint32_t i = 0; i < count; ++i) to[i] += from[i];
+}
+
+} // namespace troupe::kernels

@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+// Planning of a step: its rows are checked, its memory sized, its phases listed.
+#include "kernels/cpu_step.hpp"
+
+#include "kernels/rope.hpp"
+#include "runtime/base/checked.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+namespace troupe::kernels {
+
+namespace {
+
+constexpr std::uint32_t attention_rows =
+    16; // per task: enough to share a tile's widening, few enough to balance
+constexpr std::uint64_t tile_products =
+    150000; // multiply-adds that make a claim worth its price: some microseconds
+
+template<class... F>
+struct overloaded : F... {
+  using F::operator()...;
+};
+template<class... F>
+overloaded(F...) -> overloaded<F...>;
+
+error broken(std::string what) {
+  return {errc::internal, "step: " + std::move(what), {}, 0};
+}
+
+/// The matrices of an op, in the order of their channels.
+template<class F>
+void for_weights(const op& any, F f) {
+  std::visit(
+      overloaded{
+          [&](const qkv_op& o) {
+            for (const auto& w : o.weights) f(*w);
+          },
+          [&](const linear_add_op& o) { f(*o.weight); },
+          [&](const gate_up_op& o) {
+            f(*o.gate);
+            f(*o.up);
+          },
+          [&](const head_op& o) { f(*o.weight); }, [](const auto&) {}},
+      any);
+}
+
+/// The largest scratch that any kernel of the program's matrices asks for, up to `level`.
+std::uint64_t kernel_scratch(const step_program& program, isa level) {
+  std::uint64_t largest = 0;
+  for (const op& any : program.ops) {
+    for_weights(any, [&](const packed_weight& weight) {
+      for (std::uint32_t i = 0; i < weight.scheme->mm_count; ++i) {
+        const troupe_mm_kernel& kernel = weight.scheme->mm[i];
+        if (kernel.isa <= static_cast<std::uint32_t>(level) && kernel.scratch_bytes != nullptr)
+          largest = std::max(largest, kernel.scratch_bytes(&weight.shape));
+      }
+    });
+  }
+  return largest;
+}
+
+/// Heads are finished where they are multiplied, so a tile holds whole heads and whole panels.
+std::uint32_t head_unit(std::uint32_t head_dim) {
+  return std::lcm(TROUPE_PANEL_CHANNELS, head_dim);
+}
+
+std::uint32_t tiles_of(std::uint32_t count, std::uint32_t per_tile) {
+  return div_up(count, per_tile);
+}
+
+template<class T>
+void grow(std::vector<T>& v, std::size_t size) {
+  if (v.size() < size) v.resize(size);
+}
+
+result<void> grow(aligned_buffer& buffer, std::uint64_t bytes) {
+  if (buffer.size() >= bytes) return {};
+  buffer = aligned_buffer{}; // the old one first: its content is not needed
+  auto fresh = aligned_buffer::allocate(bytes);
+  if (!fresh) return fresh.error();
+  buffer = std::move(*fresh);
+  return {};
+}
+
+} // namespace
+
+cpu_step::cpu_step(isa level, unsigned workers) :
+    kernels_(kernels_for(level)), level_(level), workers_(workers), worker_status_(workers) {}
+
+result<void> cpu_step::plan(const step_program& program, const step_input& input, kv_pool& pool) {
+  program_ = &program;
+  input_ = &input;
+  pool_ = &pool;
+  phases_.clear();
+  if (auto checked = check_rows(program, input, pool); !checked) return checked;
+  list_phases(program);
+  std::fill(worker_status_.begin(), worker_status_.end(), TROUPE_OK);
+  results_.assign(output_rows_.size(), {});
+  return size_memory(program);
+}
+
+result<void> cpu_step::check_rows(const step_program& program, const step_input& input, const kv_pool& pool) {
+  const auto& layout = pool.layout;
+  if (layout.layers != program.kv.layers || layout.kv_heads != program.kv.kv_heads ||
+      layout.head_dim != program.kv.head_dim || layout.type != program.kv.type)
+    return broken("the program's KV layout is not that of the pool");
+  if (input.rows.empty()) return broken("it has no rows");
+  runs_.clear();
+  run_of_row_.clear();
+  output_rows_.clear();
+  keep_logits_ = false;
+  for (std::uint32_t i = 0; i < input.rows.size(); ++i) {
+    const step_row& row = input.rows[i];
+    const std::string name = "row " + std::to_string(i);
+    if (row.sequence >= input.sequences.size()) return broken(name + " names a sequence that is not there");
+    if (row.token < 0 || static_cast<std::uint32_t>(row.token) >= program.vocab)
+      return broken(name + ": token " + std::to_string(row.token) + " is outside the vocabulary");
+    const step_sequence& sequence = input.sequences[row.sequence];
+    if (row.position / kv_tile_tokens >= sequence.blocks.size())
+      return broken(name + ": position " + std::to_string(row.position) + " is beyond the block table");
+    if (runs_.empty() || runs_.back().sequence != row.sequence)
+      runs_.push_back({i, 0, row.sequence, row.position});
+    run& current = runs_.back();
+    if (row.position != current.first_position + current.rows)
+      return broken(name + ": the positions of a sequence must ascend by one");
+    ++current.rows;
+    run_of_row_.push_back(static_cast<std::uint32_t>(runs_.size() - 1));
+    if (row.want == row_output::none) continue;
+    output_rows_.push_back(i);
+    keep_logits_ = keep_logits_ || row.want == row_output::logits || !sequence.sampling.greedy() ||
+                   sequence.sampling.penalised() || sequence.logprobs || sequence.top_logprobs > 0;
+  }
+  for (const run& current : runs_) {
+    const auto& blocks = input.sequences[current.sequence].blocks;
+    const std::uint32_t used = (current.first_position + current.rows - 1) / kv_tile_tokens + 1;
+    for (std::uint32_t b = 0; b < used; ++b)
+      if (blocks[b] >= pool.blocks)
+        return broken("block " + std::to_string(blocks[b]) + " is outside the pool");
+  }
+  return {};
+}
+
+void cpu_step::add(
+    std::string_view name, std::uint32_t tiles, decltype(step_phase::run) tile_function, const void* of,
+    std::uint32_t tile_channels) {
+  phases_.push_back({name, tiles, tile_function, of, tile_channels});
+}
+
+std::uint32_t
+cpu_step::channels_per_tile(const packed_weight& weight, std::uint32_t rows, std::uint32_t unit) const {
+  const std::uint64_t products = std::uint64_t{rows} * weight.shape.k * unit;
+  const auto worth = static_cast<std::uint32_t>(div_up(tile_products, std::max<std::uint64_t>(products, 1)));
+  // Enough tiles for every worker to find some, but panels side by side for few rows, whose chains would
+  // wait.
+  const std::uint32_t balanced = div_up(weight.shape.n, static_cast<std::uint32_t>(workers_.size()) * 4);
+  const std::uint32_t abreast = rows == 1   ? 4 * TROUPE_PANEL_CHANNELS
+                                : rows <= 3 ? 2 * TROUPE_PANEL_CHANNELS
+                                            : 1;
+  return round_up(std::max(std::min(worth * unit, balanced), abreast), unit);
+}
+
+void cpu_step::list_phases(const step_program& program) {
+  const auto rows = static_cast<std::uint32_t>(input_->rows.size());
+  const auto outputs = static_cast<std::uint32_t>(output_rows_.size());
+  const auto count = [&](buffer_id id) { return row_count(id); };
+  ropes_.clear();
+  tasks_.clear();
+  head_tiles_ = 0;
+  for (const op& any : program.ops)
+    if (const auto* qkv = std::get_if<qkv_op>(&any))
+      if (std::find(ropes_.begin(), ropes_.end(), qkv->rotary.get()) == ropes_.end())
+        ropes_.push_back(qkv->rotary.get());
+  add("angles", tiles_of(rows, small_rows), run_angles, nullptr);
+  for (const op& any : program.ops) {
+    std::visit(
+        overloaded{
+            [&](const embed_op& o) { add("embed", tiles_of(rows, small_rows), run_embed, &o); },
+            [&](const rms_norm_op& o) { add("norm", tiles_of(count(o.out), small_rows), run_norm, &o); },
+            [&](const qkv_op& o) {
+              const std::uint32_t channels =
+                  channels_per_tile(*o.weights.front(), rows, head_unit(o.head_dim));
+              std::uint32_t tiles = 0;
+              for (const auto& weight : o.weights) tiles += tiles_of(weight->shape.n, channels);
+              add("qkv", tiles, run_qkv, &o, channels);
+            },
+            [&](const attention_op& o) {
+              if (tasks_.empty()) list_attention_tasks(o);
+              add("attention", static_cast<std::uint32_t>(tasks_.size()), run_attention, &o);
+            },
+            [&](const linear_add_op& o) {
+              const std::uint32_t channels =
+                  channels_per_tile(*o.weight, count(o.residual), TROUPE_PANEL_CHANNELS);
+              add("linear", tiles_of(o.weight->shape.n, channels), run_linear_add, &o, channels);
+            },
+            [&](const gate_up_op& o) {
+              const std::uint32_t channels = channels_per_tile(*o.gate, count(o.out), TROUPE_PANEL_CHANNELS);
+              add("gate_up", tiles_of(o.gate->shape.n, channels), run_gate_up, &o, channels);
+            },
+            [&](const select_rows_op& o) { add("select", tiles_of(outputs, small_rows), run_select, &o); },
+            [&](const head_op& o) {
+              const std::uint32_t channels = channels_per_tile(*o.weight, outputs, TROUPE_PANEL_CHANNELS);
+              head_tiles_ = tiles_of(o.weight->shape.n, channels);
+              logits_ = o.logits;
+              add("head", head_tiles_, run_head, &o, channels);
+            },
+            [&](const sample_op& o) { add("sample", outputs, run_sample, &o); },
+        },
+        any);
+    // Without an output the tail of the program has nothing to compute.
+    if (outputs == 0 && std::holds_alternative<select_rows_op>(any)) break;
+  }
+  std::erase_if(phases_, [](const step_phase& phase) { return phase.tiles == 0; });
+}
+
+void cpu_step::list_attention_tasks(const attention_op& attention) {
+  for (std::uint32_t r = 0; r < runs_.size(); ++r) {
+    for (std::uint32_t first = 0; first < runs_[r].rows; first += attention_rows) {
+      const std::uint32_t rows = std::min(attention_rows, runs_[r].rows - first);
+      const std::uint64_t cost = std::uint64_t{rows} * (runs_[r].first_position + first + rows);
+      for (std::uint32_t head = 0; head < attention.kv_heads; ++head)
+        tasks_.push_back({r, first, rows, head, cost});
+    }
+  }
+  // The longest first, so that the last ones to be claimed are short.
+  std::stable_sort(tasks_.begin(), tasks_.end(), [](const attention_task& a, const attention_task& b) {
+    return a.cost > b.cost;
+  });
+}
+
+result<void> cpu_step::size_memory(const step_program& program) {
+  const std::size_t rows = input_->rows.size(), outputs = output_rows_.size();
+  std::size_t bytes = 0;
+  const auto place = [&](std::size_t size) {
+    const std::size_t at = bytes;
+    bytes += round_up(size, aligned_buffer::alignment);
+    return at;
+  };
+  buffer_offset_.clear();
+  for (buffer_id id = 0; id < program.buffers.size(); ++id)
+    buffer_offset_.push_back(place(std::size_t{row_count(id)} * width_of(id) * sizeof(float)));
+  angles_offset_.clear();
+  for (const rope* rotary : ropes_) angles_offset_.push_back(place(rows * 2 * rotary->dims * sizeof(float)));
+  peaks_offset_ = place(outputs * head_tiles_ * sizeof(logit_peak));
+  if (auto grown = grow(scratch_, bytes); !grown) return grown;
+
+  std::uint32_t channels = 0, group = 1;
+  for (const step_phase& phase : phases_) channels = std::max(channels, phase.tile_channels);
+  for (const op& any : program.ops)
+    if (const auto* attention = std::get_if<attention_op>(&any))
+      group = std::max(group, attention->heads / attention->kv_heads);
+  std::uint32_t positions = 0;
+  for (const run& r : runs_) positions = std::max(positions, r.first_position + r.rows);
+  const std::size_t products =
+      std::size_t{2} * channels * std::min<std::size_t>(rows, row_block) * sizeof(float);
+  const std::uint64_t kernel = kernel_scratch(program, level_);
+  for (worker_memory& worker : workers_) {
+    if (auto grown = grow(worker.products, products); !grown) return grown;
+    if (auto grown = grow(worker.kernel, kernel); !grown) return grown;
+    const std::size_t attention =
+        attention_scratch_bytes(attention_rows, group, program.kv.head_dim, round_up(positions, 1024U));
+    if (auto grown = grow(worker.attention, attention); !grown) return grown;
+    if (keep_logits_ && worker.sampler.vocab() != program.vocab)
+      worker.sampler = sampler_scratch(program.vocab);
+  }
+  return {};
+}
+
+std::uint64_t cpu_step::scratch_bytes(
+    const step_program& program, std::uint32_t rows, std::uint32_t outputs, std::uint32_t positions,
+    unsigned workers) {
+  std::uint64_t bytes = 0, widest = 0;
+  std::uint32_t group = 1;
+  for (const buffer& b : program.buffers)
+    bytes +=
+        round_up(std::uint64_t{b.output_rows ? outputs : rows} * b.width * sizeof(float), std::uint64_t{64});
+  for (const op& any : program.ops) {
+    for_weights(
+        any, [&](const packed_weight& weight) { widest = std::max<std::uint64_t>(widest, weight.shape.n); });
+    if (const auto* attention = std::get_if<attention_op>(&any))
+      group = std::max(group, attention->heads / attention->kv_heads);
+  }
+  bytes += std::uint64_t{rows} * 2 * program.kv.head_dim * sizeof(float);
+  bytes += std::uint64_t{outputs} * div_up<std::uint64_t>(program.vocab, TROUPE_PANEL_CHANNELS) *
+           sizeof(logit_peak);
+  // A tile is at most a quarter of a worker's share of a matrix, and mostly far less.
+  const std::uint64_t tile_width = std::max<std::uint64_t>(div_up<std::uint64_t>(widest, 4 * workers), 256);
+  const std::uint64_t worker = tile_width * 2 * std::min(rows, row_block) * sizeof(float) +
+                               kernel_scratch(program, isa::amx) + sampler_scratch::bytes(program.vocab) +
+                               attention_scratch_bytes(attention_rows, group, program.kv.head_dim, positions);
+  return bytes + worker * workers;
+}
+
+float* cpu_step::rows_of(buffer_id id) noexcept {
+  return reinterpret_cast<float*>(scratch_.data() + buffer_offset_[id]);
+}
+
+std::uint32_t cpu_step::row_count(buffer_id id) const noexcept {
+  if (!program_->buffers[id].output_rows) return static_cast<std::uint32_t>(input_->rows.size());
+  if (head_tiles_ != 0 && id == logits_ && !keep_logits_) return 0;
+  return static_cast<std::uint32_t>(output_rows_.size());
+}
+
+result<std::vector<row_result>> cpu_step::take_result() {
+  for (const std::int32_t status : worker_status_)
+    if (status != TROUPE_OK)
+      return broken("a multiplication kernel answered with status " + std::to_string(status));
+  return std::move(results_);
+}
+
+} // namespace troupe::kernels

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// One step on the CPU: a step_program and its rows turned into phases of independent tiles.
+#pragma once
+
+#include "kernels/backend.hpp"
+#include "kernels/kernel_table.hpp"
+#include "kernels/sampler.hpp"
+#include "runtime/base/aligned_buffer.hpp"
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace troupe::kernels {
+
+class cpu_step;
+
+/// Tiles that may run in any order, on any worker, once all tiles of the phase before are done.
+struct step_phase {
+  std::string_view name; ///< static
+  std::uint32_t tiles = 0;
+  void (*run)(cpu_step& step, const step_phase& phase, std::uint32_t tile, std::uint32_t worker) = nullptr;
+  const void* of = nullptr;        ///< the op it belongs to
+  std::uint32_t tile_channels = 0; ///< of a multiplication
+};
+
+/// The KV pool as kernels see it: element [layer][block][kv head], each a tile of attention.hpp.
+struct kv_pool {
+  kv_layout layout;
+  std::uint32_t blocks = 0;
+  aligned_buffer data;
+
+  std::size_t tile_bytes() const noexcept {
+    return std::size_t{2} * layout.block_tokens * layout.head_dim * (layout.type == kv_type::f32 ? 4 : 2);
+  }
+  std::size_t tile_stride() const noexcept { return tile_bytes() * layout.kv_heads; }
+  /// The tile of block 0.
+  std::byte* tiles(std::uint32_t layer, std::uint32_t kv_head) noexcept {
+    return data.data() + std::size_t{layer} * blocks * tile_stride() + kv_head * tile_bytes();
+  }
+};
+
+/// Plans and computes steps, one at a time. Memory grows in `plan` only; tiles allocate nothing but the
+/// vectors of the results they fill. Thread: `plan` and `take_result` one thread; `run_tile` any worker, each
+/// with its own number.
+class cpu_step {
+ public:
+  cpu_step(isa level, unsigned workers);
+
+  /// Checks the rows, sizes the buffers and lists the phases. Errors: internal for rows that break the
+  /// contract of backend.hpp, unsupported for a weight that no kernel multiplies, no_memory.
+  result<void> plan(const step_program& program, const step_input& input, kv_pool& pool);
+
+  std::span<const step_phase> phases() const noexcept { return phases_; }
+
+  void run_tile(const step_phase& phase, std::uint32_t tile, std::uint32_t worker) {
+    phase.run(*this, phase, tile, worker);
+  }
+
+  /// After the last phase. Errors: internal when a kernel refused its call.
+  result<std::vector<row_result>> take_result();
+
+  /// What `plan` would hold for such a step, in bytes.
+  static std::uint64_t scratch_bytes(
+      const step_program& program, std::uint32_t rows, std::uint32_t outputs, std::uint32_t positions,
+      unsigned workers);
+
+ private:
+  static constexpr std::uint32_t row_block =
+      192; // rows multiplied at a time: a tile's products stay in the caches
+  static constexpr std::uint32_t small_rows = 8; // rows per tile of the phases that only touch memory
+
+  /// Rows of one sequence that stand together.
+  struct run {
+    std::uint32_t first_row, rows, sequence, first_position;
+  };
+  /// A piece of attention, the same in every layer.
+  struct attention_task {
+    std::uint32_t run, first, rows, kv_head;
+    std::uint64_t cost; // positions read, of all rows
+  };
+  struct worker_memory {
+    aligned_buffer products;  // [row_block][2 * tile channels] f32
+    aligned_buffer kernel;    // scratch of the multiplication
+    aligned_buffer attention; // scratch of attention
+    sampler_scratch sampler;
+  };
+
+  result<void> check_rows(const step_program& program, const step_input& input, const kv_pool& pool);
+  result<void> size_memory(const step_program& program);
+  void list_phases(const step_program& program);
+  void list_attention_tasks(const attention_op& attention);
+  std::uint32_t channels_per_tile(const packed_weight& weight, std::uint32_t rows, std::uint32_t unit) const;
+  void
+  add(std::string_view name, std::uint32_t tiles, decltype(step_phase::run) tile_function, const void* of,
+      std::uint32_t tile_channels = 0);
+  float* rows_of(buffer_id id) noexcept;
+  std::uint32_t row_count(buffer_id id) const noexcept;
+  std::uint32_t width_of(buffer_id id) const noexcept { return program_->buffers[id].width; }
+  void multiply(
+      const packed_weight& weight, const float* in, std::size_t in_stride, std::uint32_t rows,
+      std::uint32_t begin, std::uint32_t end, float* out, std::size_t out_stride, std::uint32_t worker);
+
+  static void run_angles(cpu_step&, const step_phase&, std::uint32_t tile, std::uint32_t worker);
+  static void run_embed(cpu_step&, const step_phase&, std::uint32_t tile, std::uint32_t worker);
+  static void run_norm(cpu_step&, const step_phase&, std::uint32_t tile, std::uint32_t worker);
+  static void run_qkv(cpu_step&, const step_phase&, std::uint32_t tile, std::uint32_t worker);
+  static void run_attention(cpu_step&, const step_phase&, std::uint32_t tile, std::uint32_t worker);
+  static void run_linear_add(cpu_step&, const step_phase&, std::uint32_t tile, std::uint32_t worker);
+  static void run_gate_up(cpu_step&, const step_phase&, std::uint32_t tile, std::uint32_t worker);
+  static void run_select(cpu_step&, const step_phase&, std::uint32_t tile, std::uint32_t worker);
+  static void run_head(cpu_step&, const step_phase&, std::uint32_t tile, std::uint32_t worker);
+  static void run_sample(cpu_step&, const step_phase&, std::uint32_t tile, std::uint32_t worker);
+  void place_head(const qkv_op& qkv, std::uint32_t head, std::uint32_t row, float* x);
+  const float* angles(const rope* rotary, std::uint32_t row) const noexcept;
+  void answer(std::uint32_t output, const logit_peak& peak, sampler_scratch& scratch);
+
+  const kernel_table& kernels_;
+  const isa level_;
+  const step_program* program_ = nullptr;
+  const step_input* input_ = nullptr;
+  kv_pool* pool_ = nullptr;
+
+  std::vector<run> runs_;
+  std::vector<std::uint32_t> run_of_row_;
+  std::vector<std::uint32_t> output_rows_; // rows of the step that want an output
+  bool keep_logits_ = false;               // some output row needs more than the largest logit
+  std::vector<attention_task> tasks_;
+  std::vector<step_phase> phases_;
+  std::vector<row_result> results_;
+
+  aligned_buffer scratch_;
+  buffer_id logits_ = 0;                   // the head's buffer; it has no rows unless keep_logits_
+  std::vector<std::size_t> buffer_offset_; // bytes into scratch_, by buffer_id
+  std::vector<const rope*> ropes_;         // the program's distinct rotations
+  std::vector<std::size_t> angles_offset_; // of each: [rows][2][dims] cosine, sine
+  std::size_t peaks_offset_ = 0;           // [outputs][head tiles] logit_peak
+  std::uint32_t head_tiles_ = 0;
+  std::vector<worker_memory> workers_;
+  std::vector<std::int32_t> worker_status_; // first refusal of a kernel, per worker
+};
+
+} // namespace troupe::kernels

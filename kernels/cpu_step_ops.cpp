@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+// What one tile of each op does.
+#include "kernels/cpu_step.hpp"
+
+#include "kernels/rope.hpp"
+#include "runtime/base/checked.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace troupe::kernels {
+
+namespace {
+
+/// Rows [first, last) of tile `tile` when each has `per_tile`.
+struct row_range {
+  std::uint32_t first, last;
+  row_range(std::uint32_t tile, std::uint32_t per_tile, std::uint32_t rows) :
+      first(tile * per_tile), last(std::min(rows, first + per_tile)) {}
+};
+
+template<class Op>
+const Op& op_of(const step_phase& phase) {
+  return *static_cast<const Op*>(phase.of);
+}
+
+} // namespace
+
+void cpu_step::multiply(
+    const packed_weight& weight, const float* in, std::size_t in_stride, std::uint32_t rows,
+    std::uint32_t begin, std::uint32_t end, float* out, std::size_t out_stride, std::uint32_t worker) {
+  const troupe_mm_kernel* kernel = find_mm_kernel(*weight.scheme, rows, static_cast<std::uint32_t>(level_));
+  std::int32_t status = TROUPE_UNSUPPORTED;
+  if (kernel != nullptr) {
+    const troupe_mm_call call{
+        sizeof(troupe_mm_call),        rows, begin, end, weight.data.data(), in, in_stride, out, out_stride,
+        workers_[worker].kernel.data()};
+    status = kernel->run(&weight.shape, &call);
+  }
+  if (status != TROUPE_OK && worker_status_[worker] == TROUPE_OK) worker_status_[worker] = status;
+}
+
+const float* cpu_step::angles(const rope* rotary, std::uint32_t row) const noexcept {
+  const std::size_t index = std::find(ropes_.begin(), ropes_.end(), rotary) - ropes_.begin();
+  return reinterpret_cast<const float*>(scratch_.data() + angles_offset_[index]) +
+         std::size_t{row} * 2 * rotary->dims;
+}
+
+void cpu_step::run_angles(cpu_step& step, const step_phase&, std::uint32_t tile, std::uint32_t) {
+  const row_range range(tile, small_rows, static_cast<std::uint32_t>(step.input_->rows.size()));
+  for (std::size_t r = 0; r < step.ropes_.size(); ++r) {
+    const rope& rotary = *step.ropes_[r];
+    auto* table = reinterpret_cast<float*>(step.scratch_.data() + step.angles_offset_[r]);
+    for (std::uint32_t row = range.first; row < range.last; ++row) {
+      float* cosine = table + std::size_t{row} * 2 * rotary.dims;
+      rope_angles(rotary, step.input_->rows[row].position, cosine, cosine + rotary.dims);
+    }
+  }
+}
+
+void cpu_step::run_embed(cpu_step& step, const step_phase& phase, std::uint32_t tile, std::uint32_t worker) {
+  const auto& o = op_of<embed_op>(phase);
+  const packed_weight& table = *o.table;
+  const std::uint32_t width = step.width_of(o.out);
+  const row_range range(tile, small_rows, static_cast<std::uint32_t>(step.input_->rows.size()));
+  for (std::uint32_t row = range.first; row < range.last; ++row) {
+    const auto token = static_cast<std::uint32_t>(step.input_->rows[row].token);
+    float* out = step.rows_of(o.out) + std::size_t{row} * width;
+    const std::int32_t status =
+        table.scheme->dequantise(&table.shape, table.data.data(), token, token + 1, out, width);
+    if (status != TROUPE_OK) step.worker_status_[worker] = status;
+  }
+}
+
+void cpu_step::run_norm(cpu_step& step, const step_phase& phase, std::uint32_t tile, std::uint32_t) {
+  const auto& o = op_of<rms_norm_op>(phase);
+  const std::uint32_t width = step.width_of(o.out);
+  const row_range range(tile, small_rows, step.row_count(o.out));
+  for (std::uint32_t row = range.first; row < range.last; ++row) {
+    const std::size_t at = std::size_t{row} * width;
+    step.kernels_.rms_norm(
+        step.rows_of(o.in) + at, o.weight.data(), o.epsilon, width, step.rows_of(o.out) + at);
+  }
+}
+
+void cpu_step::place_head(const qkv_op& qkv, std::uint32_t head, std::uint32_t row, float* x) {
+  const step_row& at = input_->rows[row];
+  if (head < qkv.heads + qkv.kv_heads) {
+    const float* cosine = angles(qkv.rotary.get(), row);
+    kernels_.rotate(x, cosine, cosine + qkv.rotary->dims, 1, qkv.head_dim, qkv.rotary->dims);
+  }
+  if (head < qkv.heads) {
+    float* q = rows_of(qkv.q) + std::size_t{row} * width_of(qkv.q) + std::size_t{head} * qkv.head_dim;
+    std::memcpy(q, x, qkv.head_dim * sizeof(float));
+    return;
+  }
+  const bool key = head < qkv.heads + qkv.kv_heads;
+  const std::uint32_t kv_head = (head - qkv.heads) % qkv.kv_heads;
+  const std::uint32_t block = input_->sequences[at.sequence].blocks[at.position / kv_tile_tokens];
+  std::byte* place = pool_->tiles(qkv.layer, kv_head) + block * pool_->tile_stride();
+  const kv_functions& cache = kernels_.attention->of[static_cast<std::size_t>(pool_->layout.type)];
+  (key ? cache.write_key : cache.write_value)(x, qkv.head_dim, at.position % kv_tile_tokens, place);
+}
+
+void cpu_step::run_qkv(cpu_step& step, const step_phase& phase, std::uint32_t tile, std::uint32_t worker) {
+  const auto& o = op_of<qkv_op>(phase);
+  // Tiles count through the matrices in order; `before` channels stand in the matrices passed.
+  std::uint32_t before = 0;
+  std::size_t w = 0;
+  for (std::uint32_t tiles; tile >= (tiles = div_up(o.weights[w]->shape.n, phase.tile_channels)); ++w) {
+    tile -= tiles;
+    before += o.weights[w]->shape.n;
+  }
+  const packed_weight& weight = *o.weights[w];
+  const std::uint32_t begin = tile * phase.tile_channels;
+  const std::uint32_t end = std::min(weight.shape.n, begin + phase.tile_channels);
+  const std::uint32_t channels = end - begin, hidden = step.width_of(o.in);
+  const auto rows = static_cast<std::uint32_t>(step.input_->rows.size());
+  auto* products = reinterpret_cast<float*>(step.workers_[worker].products.data());
+  for (std::uint32_t first = 0; first < rows; first += row_block) {
+    const std::uint32_t count = std::min(row_block, rows - first);
+    const float* in = step.rows_of(o.in) + std::size_t{first} * hidden;
+    step.multiply(weight, in, hidden, count, begin, end, products, channels, worker);
+    for (std::uint32_t row = 0; row < count; ++row)
+      for (std::uint32_t c = 0; c < channels; c += o.head_dim)
+        step.place_head(
+            o, (before + begin + c) / o.head_dim, first + row, products + std::size_t{row} * channels + c);
+  }
+}
+
+void cpu_step::run_attention(
+    cpu_step& step, const step_phase& phase, std::uint32_t tile, std::uint32_t worker) {
+  const auto& o = op_of<attention_op>(phase);
+  const attention_task& task = step.tasks_[tile];
+  const run& of = step.runs_[task.run];
+  const std::uint32_t group = o.heads / o.kv_heads, width = step.width_of(o.q),
+                      out_width = step.width_of(o.out);
+  const std::size_t row = of.first_row + task.first, head = std::size_t{task.kv_head} * group * o.head_dim;
+  const attention_call call{
+      step.rows_of(o.q) + row * width + head,
+      width,
+      step.rows_of(o.out) + row * out_width + head,
+      out_width,
+      task.rows,
+      of.first_position + task.first,
+      group,
+      o.head_dim,
+      o.scale,
+      step.pool_->tiles(o.layer, task.kv_head),
+      step.pool_->tile_stride(),
+      step.input_->sequences[of.sequence].blocks.data(),
+      step.workers_[worker].attention.data()};
+  step.kernels_.attention->of[static_cast<std::size_t>(step.pool_->layout.type)].attention(call);
+}
+
+void cpu_step::run_linear_add(
+    cpu_step& step, const step_phase& phase, std::uint32_t tile, std::uint32_t worker) {
+  const auto& o = op_of<linear_add_op>(phase);
+  const std::uint32_t begin = tile * phase.tile_channels;
+  const std::uint32_t end = std::min(o.weight->shape.n, begin + phase.tile_channels), channels = end - begin;
+  const std::uint32_t in_width = step.width_of(o.in), width = step.width_of(o.residual);
+  const std::uint32_t rows = step.row_count(o.residual);
+  auto* products = reinterpret_cast<float*>(step.workers_[worker].products.data());
+  for (std::uint32_t first = 0; first < rows; first += row_block) {
+    const std::uint32_t count = std::min(row_block, rows - first);
+    const float* in = step.rows_of(o.in) + std::size_t{first} * in_width;
+    step.multiply(*o.weight, in, in_width, count, begin, end, products, channels, worker);
+    for (std::uint32_t row = 0; row < count; ++row)
+      step.kernels_.add(
+          products + std::size_t{row} * channels, channels,
+          step.rows_of(o.residual) + std::size_t{first + row} * width + begin);
+  }
+}
+
+void cpu_step::run_gate_up(
+    cpu_step& step, const step_phase& phase, std::uint32_t tile, std::uint32_t worker) {
+  const auto& o = op_of<gate_up_op>(phase);
+  const std::uint32_t begin = tile * phase.tile_channels;
+  const std::uint32_t end = std::min(o.gate->shape.n, begin + phase.tile_channels), channels = end - begin;
+  const std::uint32_t in_width = step.width_of(o.in), width = step.width_of(o.out),
+                      rows = step.row_count(o.out);
+  auto* gate = reinterpret_cast<float*>(step.workers_[worker].products.data());
+  float* up = gate + std::size_t{std::min(row_block, rows)} * channels;
+  for (std::uint32_t first = 0; first < rows; first += row_block) {
+    const std::uint32_t count = std::min(row_block, rows - first);
+    const float* in = step.rows_of(o.in) + std::size_t{first} * in_width;
+    step.multiply(*o.gate, in, in_width, count, begin, end, gate, channels, worker);
+    step.multiply(*o.up, in, in_width, count, begin, end, up, channels, worker);
+    for (std::uint32_t row = 0; row < count; ++row) {
+      const std::size_t at = std::size_t{row} * channels;
+      step.kernels_.silu_mul(
+          gate + at, up + at, channels, step.rows_of(o.out) + std::size_t{first + row} * width + begin);
+    }
+  }
+}
+
+void cpu_step::run_select(cpu_step& step, const step_phase& phase, std::uint32_t tile, std::uint32_t) {
+  const auto& o = op_of<select_rows_op>(phase);
+  const std::uint32_t width = step.width_of(o.out);
+  const row_range range(tile, small_rows, static_cast<std::uint32_t>(step.output_rows_.size()));
+  for (std::uint32_t output = range.first; output < range.last; ++output)
+    std::memcpy(
+        step.rows_of(o.out) + std::size_t{output} * width,
+        step.rows_of(o.in) + std::size_t{step.output_rows_[output]} * width, width * sizeof(float));
+}
+
+void cpu_step::run_head(cpu_step& step, const step_phase& phase, std::uint32_t tile, std::uint32_t worker) {
+  const auto& o = op_of<head_op>(phase);
+  const std::uint32_t begin = tile * phase.tile_channels;
+  const std::uint32_t end = std::min(o.weight->shape.n, begin + phase.tile_channels), channels = end - begin;
+  const std::uint32_t width = step.width_of(o.in), vocab = step.width_of(o.logits);
+  const auto rows = static_cast<std::uint32_t>(step.output_rows_.size());
+  auto* peaks = reinterpret_cast<logit_peak*>(step.scratch_.data() + step.peaks_offset_);
+  for (std::uint32_t first = 0; first < rows; first += row_block) {
+    const std::uint32_t count = std::min(row_block, rows - first);
+    // Logits leave the tile only when something beyond their largest is asked for.
+    float* out = step.keep_logits_ ? step.rows_of(o.logits) + std::size_t{first} * vocab + begin
+                                   : reinterpret_cast<float*>(step.workers_[worker].products.data());
+    const std::size_t stride = step.keep_logits_ ? vocab : channels;
+    step.multiply(
+        *o.weight, step.rows_of(o.in) + std::size_t{first} * width, width, count, begin, end, out, stride,
+        worker);
+    for (std::uint32_t row = 0; row < count; ++row) {
+      logit_peak peak = step.kernels_.find_peak(out + row * stride, channels);
+      peak.index += begin;
+      peaks[std::size_t{first + row} * step.head_tiles_ + tile] = peak;
+    }
+  }
+}
+
+void cpu_step::run_sample(cpu_step& step, const step_phase&, std::uint32_t output, std::uint32_t worker) {
+  const auto* peaks = reinterpret_cast<const logit_peak*>(step.scratch_.data() + step.peaks_offset_) +
+                      std::size_t{output} * step.head_tiles_;
+  logit_peak peak = peaks[0];
+  for (std::uint32_t tile = 1; tile < step.head_tiles_; ++tile) {
+    peak.finite = peak.finite && peaks[tile].finite;
+    if (peaks[tile].value > peak.value) {
+      peak.value = peaks[tile].value;
+      peak.index = peaks[tile].index;
+    }
+  }
+  step.answer(output, peak, step.workers_[worker].sampler);
+}
+
+void cpu_step::answer(std::uint32_t output, const logit_peak& peak, sampler_scratch& scratch) {
+  const std::uint32_t index = output_rows_[output];
+  const step_row& row = input_->rows[index];
+  const step_sequence& sequence = input_->sequences[row.sequence];
+  row_result& answer = results_[output];
+  answer.row = index;
+  answer.token = peak.finite ? static_cast<std::int32_t>(peak.index) : -1;
+  if (!peak.finite) answer.flags |= row_not_finite;
+  if (!keep_logits_) return;
+
+  const std::span<const float> logits(
+      rows_of(logits_) + std::size_t{output} * program_->vocab, program_->vocab);
+  if (row.want == row_output::logits) answer.logits.assign(logits.begin(), logits.end());
+  if (!peak.finite) return;
+  if (!sequence.sampling.greedy() || sequence.sampling.penalised())
+    answer.token = sample_token(
+        kernels_, logits, sequence.sampling, sequence.history, sequence.prompt_tokens, row.position + 1,
+        scratch);
+  if (!sequence.logprobs && sequence.top_logprobs == 0) return;
+  const float total = log_sum_exp(kernels_, logits);
+  answer.logprob = logits[static_cast<std::size_t>(answer.token)] - total;
+  const std::uint32_t top = std::min(sequence.top_logprobs, program_->vocab);
+  largest_logits(kernels_, logits, top, scratch.peaks, scratch.order.data());
+  for (std::uint32_t i = 0; i < top; ++i)
+    answer.top.push_back({static_cast<std::int32_t>(scratch.order[i]), logits[scratch.order[i]] - total});
+}
+
+} // namespace troupe::kernels
