@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// The cache manager's shell.
+#pragma once
+
+#include "actors/cache_core.hpp"
+#include "actors/cast.hpp"
+#include "runtime/actor.hpp"
+
+#include <memory>
+
+namespace troupe::actors {
+
+/// State: the ledger of KV blocks. In: cache_protocol, from the scheduler alone, which keeps few messages
+/// under way.
+class cache_actor final : public runtime::actor<cache_protocol> {
+ public:
+  cache_actor(pool_key key, std::uint32_t blocks, std::uint32_t block_tokens, std::shared_ptr<cast> others) :
+      core_(key, blocks, block_tokens), cast_(std::move(others)) {}
+
+  void on_start() override { cast_->listener->cache_changed(core_.level()); }
+
+  template<class Message>
+  requires(cache_protocol::accepts<Message>) void on(Message&& m) {
+    core_.on(std::move(m), now(), effects_);
+    for (cache_effect& effect : effects_)
+      std::visit(
+          [this](auto& e) {
+            using effect_type = std::remove_reference_t<decltype(e)>;
+            if constexpr (std::is_same_v<effect_type, kv_level>)
+              cast_->listener->cache_changed(e);
+            else
+              (void)send(cast_->scheduler, std::move(e));
+          },
+          effect);
+    effects_.clear();
+  }
+
+ private:
+  cache_core core_;
+  std::shared_ptr<cast> cast_;
+  cache_effects effects_;
+};
+
+} // namespace troupe::actors

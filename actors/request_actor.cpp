@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actors/request_actor.hpp"
+
+namespace troupe::actors {
+
+void request_actor::on_start() {
+  core_.begin(now(), effects_);
+  carry_out();
+}
+
+void request_actor::knock(admission_request&& m) {
+  const auto sent = send(cast_->scheduler, std::move(m));
+  if (sent == runtime::enqueue_result::ok) return;
+  // The scheduler's admission mail is at its bound, or it is gone: refused before the door.
+  error why{errc::queue_full, "more requests knock at once than the server takes: try again", {}, 1000};
+  if (sent != runtime::enqueue_result::full) why = {errc::draining, "the engine is shutting down", {}, 0};
+  core_.on(refused{core_.id(), std::move(why)}, now(), effects_);
+}
+
+void request_actor::set(const set_alarm& alarm) {
+  if (alarm_ != 0) cancel(alarm_);
+  alarm_ = alarm.at == time_point::max() ? 0 : after(alarm.at - now(), alarm_rang{});
+}
+
+void request_actor::carry_out() {
+  // By index: carrying out an effect may add more.
+  for (std::size_t i = 0; i < effects_.size(); ++i) {
+    request_effect effect = std::move(effects_[i]);
+    std::visit(
+        [this](auto& e) {
+          using effect_type = std::remove_reference_t<decltype(e)>;
+          if constexpr (std::is_same_v<effect_type, admission_request>)
+            knock(std::move(e));
+          else if constexpr (scheduler_protocol::accepts<effect_type>)
+            (void)send(cast_->scheduler, std::move(e));
+          else if constexpr (std::is_same_v<effect_type, tokenize_prompt>)
+            cast_->listener->tokenize(e.id);
+          else if constexpr (std::is_same_v<effect_type, emit_event>)
+            cast_->listener->emit(core_.id(), std::move(e.event));
+          else if constexpr (std::is_same_v<effect_type, set_alarm>)
+            set(e);
+          else if constexpr (std::is_same_v<effect_type, retire>) {
+            cast_->listener->retired(core_.id());
+            stop();
+          }
+        },
+        effect);
+  }
+  effects_.clear();
+}
+
+} // namespace troupe::actors
