@@ -80,7 +80,9 @@ struct codes8 {
 template<class Layout, int Rows, int Vectors>
 void fused_rows(const mm_tile& tile, const std::uint8_t* packed, std::uint32_t groups, std::uint32_t first) {
   __m256 acc[Rows][Vectors];
+#pragma GCC unroll 6
   for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 4
     for (int v = 0; v < Vectors; ++v) acc[r][v] = _mm256_setzero_ps();
   const float* a = tile.a;
   for (std::uint32_t g = 0; g < groups; ++g, packed += Layout::group_bytes, a += group) {
@@ -101,9 +103,11 @@ void fused_rows(const mm_tile& tile, const std::uint8_t* packed, std::uint32_t g
       }
     }
   }
+#pragma GCC unroll 4
   for (int v = 0; v < Vectors; ++v) {
     const std::uint32_t column = (first + v) * 8;
     const __m256i mask = column_mask(tile.columns > column ? tile.columns - column : 0);
+#pragma GCC unroll 6
     for (int r = 0; r < Rows; ++r) _mm256_maskstore_ps(tile.c + r * tile.c_stride + column, mask, acc[r][v]);
   }
 }
@@ -117,6 +121,7 @@ void dense_half(
   __m256 acc[Rows][2];
 #pragma GCC unroll 6
   for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 2
     for (int v = 0; v < 2; ++v)
       acc[r][v] = accumulate ? _mm256_maskload_ps(c + r * tile.c_stride + v * 8, columns.mask[v])
                              : _mm256_setzero_ps();
@@ -134,6 +139,7 @@ void dense_half(
   }
 #pragma GCC unroll 6
   for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 2
     for (int v = 0; v < 2; ++v)
       _mm256_maskstore_ps(c + r * tile.c_stride + v * 8, columns.mask[v], acc[r][v]);
 }
@@ -146,7 +152,8 @@ void dense_panel(const mm_tile& tile, const float* weights, std::uint32_t inputs
 
 struct machine {
   static constexpr std::uint32_t max_fused_rows = 4;
-  static constexpr std::uint32_t max_tile_rows = 6;
+  static constexpr std::uint32_t fused_tile_rows = 4;
+  static constexpr std::uint32_t dense_tile_rows = 6;
 
   static std::uint32_t fused_panels(std::uint32_t) { return 1; }
 
@@ -185,20 +192,10 @@ struct machine {
 
   static void dense(
       const mm_tile& tile, std::uint32_t rows, const float* weights, std::uint32_t inputs, bool accumulate) {
-    switch (rows) {
-    case 1:
-      return dense_panel<1>(tile, weights, inputs, accumulate);
-    case 2:
-      return dense_panel<2>(tile, weights, inputs, accumulate);
-    case 3:
-      return dense_panel<3>(tile, weights, inputs, accumulate);
-    case 4:
-      return dense_panel<4>(tile, weights, inputs, accumulate);
-    case 5:
-      return dense_panel<5>(tile, weights, inputs, accumulate);
-    default:
-      return dense_panel<6>(tile, weights, inputs, accumulate);
-    }
+    using function = void (*)(const mm_tile&, const float*, std::uint32_t, bool);
+    static constexpr function by_rows[] = {dense_panel<1>, dense_panel<2>, dense_panel<3>,
+                                           dense_panel<4>, dense_panel<5>, dense_panel<6>};
+    by_rows[rows - 1](tile, weights, inputs, accumulate);
   }
 };
 

@@ -19,11 +19,14 @@ struct mm_tile {
   float* c;              // [rows][columns], row stride c_stride
   std::size_t c_stride;  // elements
   std::uint32_t columns; // real channels of the last panel, 1..32
+  // A dense tile asks for the bytes from here on, `prefetch_step` per input: the codes of the next block.
+  const void* prefetch = nullptr;
+  std::size_t prefetch_step = 0;
 };
 
 /// `Machine` supplies, for one instruction set:
 ///   max_fused_rows                   row counts up to this read the codes directly;
-///   max_tile_rows                    rows of the largest tile of the dense kernel;
+///   fused_tile_rows, dense_tile_rows rows of the largest tile of either kind;
 ///   fused_panels(m)                  panels side by side at m rows;
 ///   fused<Layout>(tile, rows, panels, packed, panel_bytes, groups)
 ///   dequantise<Layout>(packed, groups, weights)         weights [groups * 32][32] f32
@@ -43,21 +46,33 @@ struct mm_driver {
     const std::uint32_t groups = shape.k / group;
     const std::size_t panel_bytes = std::size_t{groups} * Layout::group_bytes;
     const std::uint32_t abreast = Machine::fused_panels(call.m);
+    const std::uint32_t tiles = (call.m + Machine::fused_tile_rows - 1) / Machine::fused_tile_rows;
     for (std::uint32_t n = call.n_begin; n < call.n_end;) {
       const std::uint32_t left = call.n_end - n;
       const std::uint32_t panels = left >= abreast * panel ? abreast : 1;
       const std::uint32_t columns = left < panel ? left : panel;
-      const mm_tile tile{call.a, call.a_stride, call.c + (n - call.n_begin), call.c_stride, columns};
       const auto* packed = static_cast<const std::uint8_t*>(call.packed) + n / panel * panel_bytes;
-      Machine::template fused<Layout>(tile, call.m, panels, packed, panel_bytes, groups);
+      for (std::uint32_t t = 0, row = 0; t < tiles; ++t) {
+        const std::uint32_t rows = rows_of_tile(call.m, tiles, t);
+        const mm_tile tile{
+            call.a + row * call.a_stride, call.a_stride, call.c + row * call.c_stride + (n - call.n_begin),
+            call.c_stride, columns};
+        Machine::template fused<Layout>(tile, rows, panels, packed, panel_bytes, groups);
+        row += rows;
+      }
       n += panels * panel;
     }
+  }
+
+  /// Tiles of nearly equal height: a short last tile would leave the multipliers waiting for their sums.
+  static std::uint32_t rows_of_tile(std::uint32_t m, std::uint32_t tiles, std::uint32_t t) {
+    return m / tiles + (t < m % tiles ? 1 : 0);
   }
 
   static void run_dense(const troupe_weight_shape& shape, const troupe_mm_call& call) {
     const std::size_t panel_bytes = std::size_t{shape.k / group} * Layout::group_bytes;
     auto* weights = static_cast<float*>(call.scratch);
-    const std::uint32_t tiles = (call.m + Machine::max_tile_rows - 1) / Machine::max_tile_rows;
+    const std::uint32_t tiles = (call.m + Machine::dense_tile_rows - 1) / Machine::dense_tile_rows;
     for (std::uint32_t n = call.n_begin; n < call.n_end; n += panel) {
       const std::uint32_t columns = call.n_end - n < panel ? call.n_end - n : panel;
       const auto* packed = static_cast<const std::uint8_t*>(call.packed) + n / panel * panel_bytes;
@@ -70,8 +85,13 @@ struct mm_driver {
           // sums.
           const std::uint32_t rows = call.m / tiles + (t < call.m % tiles ? 1 : 0);
           const mm_tile tile{
-              call.a + row * call.a_stride + k, call.a_stride,
-              call.c + row * call.c_stride + (n - call.n_begin), call.c_stride, columns};
+              call.a + row * call.a_stride + k,
+              call.a_stride,
+              call.c + row * call.c_stride + (n - call.n_begin),
+              call.c_stride,
+              columns,
+              packed + (k + inputs) / group * Layout::group_bytes,
+              t == 0 ? Layout::group_bytes / group : 0};
           Machine::dense(tile, rows, weights, inputs, k != 0);
           row += rows;
         }
