@@ -2,10 +2,12 @@
 // Validation of scheme tables.
 #include "plugins/host/scheme_registry.hpp"
 
+#include "kernels/dense_schemes.hpp"
 #include "plugins/gguf_blocks/gguf_blocks.h"
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 #include <string>
 
 namespace troupe::plugins {
@@ -105,9 +107,10 @@ const troupe_quant_scheme* scheme_registry::find(std::string_view id) const noex
 
 result<void> add_built_in_schemes(scheme_registry& registry) {
   std::uint32_t count = 0;
-  const troupe_quant_scheme* const* schemes = troupe_gguf_blocks_schemes(&count);
-  for (std::uint32_t i = 0; i < count; ++i)
-    if (auto added = registry.add(schemes[i]); !added) return added.error();
+  const troupe_quant_scheme* const* blocks = troupe_gguf_blocks_schemes(&count);
+  for (const auto schemes : {kernels::dense_schemes(), std::span(blocks, count)})
+    for (const troupe_quant_scheme* scheme : schemes)
+      if (auto added = registry.add(scheme); !added) return added.error();
   return {};
 }
 

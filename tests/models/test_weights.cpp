@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/weights.hpp"
 
+#include "kernels/half.hpp"
 #include "plugins/host/scheme_registry.hpp"
 #include "tests/models/gguf_builder.hpp"
 #include "tests/models/shared_files.hpp"
@@ -193,6 +194,41 @@ BOOST_AUTO_TEST_CASE(what_cannot_be_one_matrix_or_be_multiplied_is_refused) {
   nothing.find_scheme = [](std::string_view) { return nullptr; };
   const std::vector<weight_request> requests{request(file, {"a"})};
   BOOST_TEST(mentions(refusal(load_weights(file, requests, nothing), errc::unsupported), "has type Q8_0"));
+}
+
+BOOST_AUTO_TEST_CASE(every_type_that_can_be_multiplied_is_loaded_by_its_scheme) {
+  // One row of 32 numbers: 1, 2, .. 32 in the dense types; scale 1 (and minimum 1) under zero codes in the
+  // blocks.
+  std::string f32, f16, bf16;
+  for (int i = 1; i <= 32; ++i) {
+    f32 += raw(static_cast<float>(i));
+    f16 += raw(troupe::kernels::float_to_half(static_cast<float>(i)));
+    bf16 += raw(troupe::kernels::float_to_bfloat(static_cast<float>(i)));
+  }
+  const std::string one = raw<std::uint16_t>(0x3c00);
+  gguf_builder b;
+  b.add("F32", {32, 1}, ggml_type::f32, f32).add("F16", {32, 1}, ggml_type::f16, f16);
+  b.add("BF16", {32, 1}, ggml_type::bf16, bf16);
+  b.add("Q4_0", {32, 1}, ggml_type::q4_0, one + std::string(16, '\0'));
+  b.add("Q4_1", {32, 1}, ggml_type::q4_1, one + one + std::string(16, '\0'));
+  b.add("Q5_0", {32, 1}, ggml_type::q5_0, one + std::string(20, '\0'));
+  b.add("Q5_1", {32, 1}, ggml_type::q5_1, one + one + std::string(20, '\0'));
+  b.add("Q8_0", {32, 1}, ggml_type::q8_0, one + std::string(32, '\0'));
+  const std::string bytes = b.bytes();
+  const auto file = gguf_file::parse(as_bytes(bytes), "m.gguf").value();
+  std::vector<weight_request> requests;
+  for (const gguf_tensor& tensor : file.tensors()) requests.push_back({{&tensor}});
+  const auto weights = load_weights(file, requests, options()).value();
+  const std::vector<std::pair<std::string_view, std::array<float, 2>>> expected{
+      {"dense.f32", {1, 32}}, {"dense.f16", {1, 32}},    {"dense.bf16", {1, 32}}, {"gguf.q4_0", {-8, -8}},
+      {"gguf.q4_1", {1, 1}},  {"gguf.q5_0", {-16, -16}}, {"gguf.q5_1", {1, 1}},   {"gguf.q8_0", {0, 0}}};
+  BOOST_TEST_REQUIRE(weights.size() == expected.size());
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    BOOST_TEST(std::string_view(weights[i].scheme->id) == expected[i].first);
+    const auto numbers = read_back(weights[i]);
+    BOOST_TEST(numbers.front() == expected[i].second[0]);
+    BOOST_TEST(numbers.back() == expected[i].second[1]);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(vectors_are_widened_from_every_dense_type) {
