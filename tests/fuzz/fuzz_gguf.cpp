@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fuzzes the GGUF reader: any bytes, then every getter on every key and every byte of every tensor.
+#include "models/gguf_file.hpp"
+#include "models/weights.hpp"
+
+#include <cstdlib>
+
+namespace {
+
+using namespace troupe::models;
+
+std::uint64_t sum = 0;
+
+template<class T>
+void read_as(const gguf_file& file, std::string_view key) {
+  const auto scalar = file.get<T>(key);
+  const auto found = file.find<T>(key);
+  // Both ways must agree, and a present key is never "nothing".
+  if (scalar.has_value() != found.has_value() || (found.has_value() && !found->has_value())) std::abort();
+  const auto array = file.get_array<T>(key);
+  const auto found_array = file.find_array<T>(key);
+  if (array.has_value() != found_array.has_value()) std::abort();
+  if (array && array->size() != file.find_value(key)->count) std::abort();
+  if (scalar && array) std::abort();
+  if constexpr (std::is_same_v<T, std::string_view>) {
+    if (scalar)
+      for (const char c : *scalar) sum += static_cast<unsigned char>(c);
+    if (array)
+      for (const std::string_view text : *array)
+        for (const char c : text) sum += static_cast<unsigned char>(c);
+  }
+}
+
+void read_metadata(const gguf_file& file) {
+  for (const gguf_value& value : file.metadata()) {
+    if (file.find_value(value.key) != &value) std::abort();
+    read_as<bool>(file, value.key);
+    read_as<std::int32_t>(file, value.key);
+    read_as<std::uint32_t>(file, value.key);
+    read_as<std::int64_t>(file, value.key);
+    read_as<std::uint64_t>(file, value.key);
+    read_as<float>(file, value.key);
+    read_as<double>(file, value.key);
+    read_as<std::string_view>(file, value.key);
+    sum += describe(value).size() + value_type_name(value.type).size();
+  }
+}
+
+void read_tensors(const gguf_file& file) {
+  std::uint64_t total = 0;
+  for (const gguf_tensor& tensor : file.tensors()) {
+    if (file.find_tensor(tensor.name) != &tensor || !file.tensor(tensor.name)) std::abort();
+    for (const std::byte byte : tensor.data) sum += static_cast<std::uint64_t>(byte);
+    total += tensor.data.size();
+    sum += describe(tensor).size();
+    if (const auto numbers = load_vector(file, tensor.name, tensor.elements)) sum += numbers->size();
+  }
+  // Tensors do not overlap, so together they fit the file.
+  if (total > file.file_bytes()) std::abort();
+}
+
+} // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const auto file = gguf_file::parse({reinterpret_cast<const std::byte*>(data), size}, "fuzz.gguf");
+  if (!file) {
+    if (file.error().message.find('\n') != std::string::npos) std::abort();
+    return 0;
+  }
+  if (file->get<std::uint32_t>("no such key").has_value()) std::abort();
+  read_metadata(*file);
+  read_tensors(*file);
+  return 0;
+}

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes the seed files of fuzz_gguf into corpus/gguf: one for each thing the reader looks at.  python3 make_gguf_corpus.py"""
+import struct
+from pathlib import Path
+
+U8, I8, U16, I16, U32, I32, F32, BOOL, STRING, ARRAY, U64, I64, F64 = range(13)
+FORMAT = {U8: "<B", I8: "<b", U16: "<H", I16: "<h", U32: "<I", I32: "<i", F32: "<f", BOOL: "<B", U64: "<Q", I64: "<q", F64: "<d"}
+
+
+def text(value: str) -> bytes:
+    return struct.pack("<Q", len(value)) + value.encode()
+
+
+def encoded(kind: int, value) -> bytes:
+    return text(value) if kind == STRING else struct.pack(FORMAT[kind], value)
+
+
+def scalar(key: str, kind: int, value) -> bytes:
+    return text(key) + struct.pack("<I", kind) + encoded(kind, value)
+
+
+def array(key: str, kind: int, values) -> bytes:
+    return text(key) + struct.pack("<IIQ", ARRAY, kind, len(values)) + b"".join(encoded(kind, v) for v in values)
+
+
+def tensor(name: str, ne, kind: int, offset: int) -> bytes:
+    return text(name) + struct.pack("<I", len(ne)) + struct.pack(f"<{len(ne)}Q", *ne) + struct.pack("<IQ", kind, offset)
+
+
+def file(values=(), tensors=(), data=b"", version=3, magic=b"GGUF", alignment=32) -> bytes:
+    out = magic + struct.pack("<IQQ", version, len(tensors), len(values)) + b"".join(values) + b"".join(tensors)
+    if data:
+        out += b"\0" * (-len(out) % alignment) + data
+    return out
+
+
+SCALARS = [scalar(f"s{kind}", kind, 1) for kind in FORMAT] + [scalar("text", STRING, "llama\n")]
+ARRAYS = [array(f"a{kind}", kind, [0, 1]) for kind in FORMAT] + [array("tokens", STRING, ["<s>", "", "ab"]), array("none", U32, [])]
+VECTORS = [tensor("f32", [4], 0, 0), tensor("f16", [4], 1, 32), tensor("bf16", [4], 30, 64), tensor("q8", [32, 2], 8, 96)]
+DATA = bytes(range(164))
+SEEDS = {
+    "empty_file": file(),
+    "version2": file([scalar("general.architecture", STRING, "llama")], version=2),
+    "version1": file(version=1),
+    "big_endian": file(version=0x03000000),
+    "magic": file(magic=b"ggjt"),
+    "scalars": file(SCALARS),
+    "arrays": file(ARRAYS),
+    "nested": file([text("k") + struct.pack("<IIQ", ARRAY, ARRAY, 1) + struct.pack("<IQ", U32, 0)]),
+    "tensors": file(SCALARS[:2], VECTORS, DATA),
+    "aligned": file([scalar("general.alignment", U32, 64)], [tensor("a", [2, 2, 2, 2], 24, 64)], DATA, alignment=64),
+    "alignment": file([scalar("general.alignment", U32, 3)]),
+    "split": file([scalar("split.count", U16, 2)]),
+    "one_part": file([scalar("split.count", U16, 1)]),
+    "overlap": file([], [tensor("a", [32], 0, 0), tensor("b", [32], 0, 32)], bytes(256)),
+    "nan": file([], [tensor("a", [2], 0, 0)], struct.pack("<ff", 1.0, float("nan"))),
+    "long_values": file([scalar("long", STRING, "z" * 100), array("many", U8, [1] * 20)]),
+    "same_key": file(SCALARS[:1] * 2),
+    "same_tensor": file([], [tensor("a", [8], 0, 0), tensor("a", [8], 0, 32)], bytes(64)),
+    "block_types": file([], [tensor(f"t{k}", [256], k, 1024 * i) for i, k in enumerate((2, 3, 6, 7, 12, 14, 39))], bytes(8192)),
+}
+
+folder = Path(__file__).parent / "corpus" / "gguf"
+folder.mkdir(parents=True, exist_ok=True)
+for name, content in SEEDS.items():
+    (folder / name).write_bytes(content)
