@@ -23,11 +23,11 @@ struct door_limits {
   http_limits http;
   websocket_limits websocket;
   std::size_t line_bytes = 1U << 20;
-  std::size_t output_soft_bytes = 256U << 10; ///< above it no more events are read for this connection
-  std::size_t output_hard_bytes = 1U << 20;   ///< above it the connection is cut
-  std::uint32_t pipelined_requests = 8;       ///< waiting behind the one being answered
-  std::size_t pipelined_bytes = 2U << 20;     ///< of their bodies
-  std::uint32_t live_requests = 256;          ///< of one WebSocket or TCP connection
+  std::size_t output_soft_bytes = 64U << 10; ///< above it no more events are read for this connection
+  std::size_t output_hard_bytes = 1U << 20;  ///< above it the connection is cut
+  std::uint32_t pipelined_requests = 8;      ///< waiting behind the one being answered
+  std::size_t pipelined_bytes = 2U << 20;    ///< of their bodies
+  std::uint32_t live_requests = 256;         ///< of one WebSocket or TCP connection
   std::uint32_t control_per_second = 100; ///< cancel, credit, ping, hello of one connection; burst twice that
   duration header_timeout = std::chrono::seconds(10); ///< first byte to end of the head
   duration body_timeout =

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// One connection with its socket: a reader and a writer coroutine around a session core.
+#pragma once
+
+#include "runtime/base/unique_function.hpp"
+#include "server/session_core.hpp"
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+
+namespace troupe::server {
+
+/// A request in flight, as a session sees it. Destroying it cancels the request.
+class door_stream {
+ public:
+  virtual ~door_stream() = default;
+  /// One read at a time; `done` runs later, on the session's executor, or never when the stream is destroyed
+  /// first.
+  virtual void read(unique_function<void(stream_event)> done) = 0;
+  virtual void cancel() = 0;
+};
+
+/// What a session needs from its owner. Thread: the session's executor.
+class session_owner {
+ public:
+  virtual ~session_owner() = default;
+  virtual std::unique_ptr<door_stream> submit(request what) = 0;
+  /// The socket is closed; the session will not speak again.
+  virtual void session_ended(class session& s) = 0;
+};
+
+/// Performs what the core asks: the writer is the only one that writes, the reader always reads, so that a
+/// client that left is noticed at once, even while it is not being answered. Thread: the socket's executor.
+/// Owns: its socket and streams; kept alive by its own coroutines.
+class session : public std::enable_shared_from_this<session> {
+ public:
+  session(
+      boost::asio::ip::tcp::socket socket, const door_context& context, session_owner& owner,
+      std::unique_ptr<door_protocol> protocol);
+
+  void start();
+  void drain();
+  /// Closes now. No call to the owner comes after the first `session_ended`.
+  void abort();
+  /// The owner is about to go: like abort, without telling it.
+  void orphan();
+
+ private:
+  boost::asio::awaitable<void> read_loop(std::shared_ptr<session> self);
+  boost::asio::awaitable<void> write_loop(std::shared_ptr<session> self);
+  void apply();
+  void read_event(request_key key);
+  void arm_timer();
+  void on_timer();
+  void half_close();
+  void finish();
+  static time_point now() noexcept { return std::chrono::steady_clock::now(); }
+
+  boost::asio::ip::tcp::socket socket_;
+  boost::asio::steady_timer timer_;
+  boost::asio::steady_timer wake_; // the writer waits on it for output
+  session_owner* owner_;
+  session_core core_;
+  std::unordered_map<request_key, std::unique_ptr<door_stream>> streams_;
+  std::array<char, 8192> input_{};
+  std::string pending_; // asked for by the core
+  std::string sending_; // being written
+  std::optional<time_point> armed_;
+  std::optional<time_point> linger_until_; // after our half is closed
+  bool closing_ = false;
+  bool peer_closed_ = false;
+  bool finished_ = false;
+};
+
+} // namespace troupe::server
