@@ -92,7 +92,8 @@ BOOST_AUTO_TEST_CASE(tensors_are_merged_along_the_output_channels) {
   BOOST_TEST(std::string_view(weights[0].scheme->id) == "gguf.q8_0");
   BOOST_TEST(weights[0].shape.n == 366u);
   BOOST_TEST(weights[0].shape.k == 64u);
-  BOOST_TEST(reinterpret_cast<std::uintptr_t>(weights[0].data.data()) % 64 == 0u);
+  for (const packed_weight& w : weights)
+    BOOST_TEST(reinterpret_cast<std::uintptr_t>(w.data.data()) % 64 == 0u);
   const auto expect = [](const std::string& rows) {
     std::vector<float> numbers;
     for (std::size_t at = 0; at < rows.size(); at += 34)
@@ -110,6 +111,20 @@ BOOST_AUTO_TEST_CASE(tensors_are_merged_along_the_output_channels) {
     BOOST_TEST((i == 0 || seen[i].first > seen[i - 1].first));
   }
   BOOST_TEST(seen.back().first == total);
+}
+
+BOOST_AUTO_TEST_CASE(one_weight_outlives_the_others_of_its_file) {
+  gguf_builder b;
+  b.add("a", {64, 40}, ggml_type::q8_0, q8_rows(40, 64, 1))
+      .add("b", {64, 40}, ggml_type::q8_0, q8_rows(40, 64, 2));
+  const std::string bytes = b.bytes();
+  const auto file = gguf_file::parse(as_bytes(bytes), "m.gguf").value();
+  const std::vector<weight_request> requests{request(file, {"a"}), request(file, {"b"})};
+  auto all = load_weights(file, requests, options()).value();
+  const auto expected = read_back(all[1]);
+  const packed_weight kept = std::move(all[1]);
+  all.clear();
+  BOOST_TEST((read_back(kept) == expected));
 }
 
 BOOST_AUTO_TEST_CASE(one_thread_and_many_give_the_same_bytes) {
