@@ -103,9 +103,13 @@ struct attention_driver {
         const std::uint32_t seen = last - start + 1 < tile ? last - start + 1 : tile;
         widen(keys, values, call.head_dim, seen, work);
         for (std::uint32_t q = first_chunk * Queries; q < queries; q += Queries)
-          chunk<widened>(call, work, start, q, queries, work.keys, work.values, work.padded);
+          chunk<widened, false>(call, work, start, q, queries, work.keys, work.values, work.padded, at);
       } else {
-        chunk<Cache>(call, work, start, first_chunk * Queries, queries, keys, values, call.head_dim);
+        // Of the memory that comes next only its owner knows the address: the processor cannot foresee it.
+        const std::uint32_t ahead = start + tile <= last ? start / tile + 1 : start / tile;
+        const std::byte* next = call.tiles + call.blocks[ahead] * call.tile_stride;
+        chunk<Cache, true>(
+            call, work, start, first_chunk * Queries, queries, keys, values, call.head_dim, next);
       }
     }
     write_out(call, work, queries);
@@ -158,15 +162,17 @@ struct attention_driver {
     }
   }
 
-  /// Queries [q, q + Queries) against one tile.
-  template<class Source>
+  /// Queries [q, q + Queries) against one tile; with `Ahead` the tile at `next` is fetched meanwhile.
+  template<class Source, bool Ahead>
   static void chunk(
       const attention_call& call, const workspace& work, std::uint32_t start, std::uint32_t q,
       std::uint32_t queries, const typename Source::stored* keys, const typename Source::stored* values,
-      std::uint32_t value_stride) {
+      std::uint32_t value_stride, const std::byte* next) {
     const std::uint32_t count = queries - q < Queries ? queries - q : Queries;
     const float* packed = work.queries + std::size_t{q} * call.head_dim;
-    with_count(count, [&](auto n) { scores<Source, n.value>(packed, keys, call.head_dim, work.weights); });
+    with_count(count, [&](auto n) {
+      scores<Source, n.value, Ahead>(packed, keys, call.head_dim, work.weights, next);
+    });
 
     // Rows at different positions see different parts of the last tile: equal neighbours go on together.
     for (std::uint32_t i = 0; i < count;) {
@@ -218,15 +224,22 @@ struct attention_driver {
   }
 
   /// out [Count][32] = queries . keys, queries [head_dim][Queries].
-  template<class Source, int Count>
-  static void
-  scores(const float* queries, const typename Source::stored* keys, std::uint32_t head_dim, float* out) {
+  template<class Source, int Count, bool Ahead>
+  static void scores(
+      const float* queries, const typename Source::stored* keys, std::uint32_t head_dim, float* out,
+      const std::byte* next) {
     vec acc[Count][key_vectors];
 #pragma GCC unroll 8
     for (int q = 0; q < Count; ++q)
 #pragma GCC unroll 8
       for (int v = 0; v < key_vectors; ++v) acc[q][v] = m::zero();
     for (std::uint32_t i = 0; i < head_dim; ++i, keys += tile, queries += Queries) {
+      if constexpr (Ahead) {
+        // A key and a value row of the next tile, so that all of it is asked for in head_dim rounds.
+        for (std::size_t line = 0; line < 2 * tile * sizeof(stored); line += 64)
+          __builtin_prefetch(next + line);
+        next += 2 * tile * sizeof(stored);
+      }
       vec key[key_vectors];
 #pragma GCC unroll 8
       for (int v = 0; v < key_vectors; ++v) key[v] = Source::load(keys + v * width);

@@ -52,7 +52,8 @@ struct row_ops {
 
   static void rms_norm(const float* in, const float* weight, float epsilon, std::uint32_t count, float* out) {
     const float mean = sum_of_squares(in, count) / static_cast<float>(count);
-    const vec factor = m::all(1.0F / __builtin_sqrtf(mean + epsilon));
+    const bool finite = mean < __builtin_inff();
+    const vec factor = m::all(finite ? 1.0F / __builtin_sqrtf(mean + epsilon) : __builtin_nanf(""));
     for_vectors(count, [&](std::uint32_t i, std::uint32_t lanes) {
       store(out + i, m::mul(m::mul(load(in + i, lanes), factor), load(weight + i, lanes)), lanes);
     });

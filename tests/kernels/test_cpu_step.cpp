@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a step must keep whatever it is mixed with: the bits of every row.
+#include "tests/kernels/random_model.hpp"
+#include "tests/kernels/random_numbers.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <algorithm>
+#include <future>
+#include <numeric>
+
+using namespace troupe;
+using namespace troupe::kernels;
+using namespace troupe::kernels::test;
+
+namespace {
+
+std::vector<std::uint32_t> straight_blocks(std::uint32_t count, std::uint32_t first = 0) {
+  std::vector<std::uint32_t> blocks(count);
+  std::iota(blocks.begin(), blocks.end(), first);
+  return blocks;
+}
+
+const std::vector<std::uint32_t> four_blocks = straight_blocks(4);
+
+bool same_rows(const std::vector<std::vector<float>>& a, const std::vector<std::vector<float>>& b) {
+  return std::equal(
+      a.begin(), a.end(), b.begin(), b.end(), [](const auto& x, const auto& y) { return same_bits(x, y); });
+}
+
+} // namespace
+
+BOOST_AUTO_TEST_SUITE(cpu_step)
+
+BOOST_AUTO_TEST_CASE(every_kernel_agrees_with_the_reference_path) {
+  const auto tokens = random_tokens(90, 150, 1);
+  for (const char* scheme : {"dense.f32", "gguf.q4_1", "gguf.q8_0"}) {
+    random_model_options options;
+    options.scheme = scheme;
+    if (std::string_view(scheme).starts_with("gguf")) options.head_dim = 16; // blocks of 32 must fit 6 heads
+    options.kv = kv_type::f32;
+    const auto reference = random_model(options);
+    const auto oracle = backend_for(*reference, isa::ref);
+    const auto expected = logits_of(*oracle, reference, tokens, std::array{90U}, four_blocks);
+    for (const kv_type kv : {kv_type::f32, kv_type::f16, kv_type::bf16}) {
+      options.kv = kv;
+      const auto program = random_model(options);
+      for (const isa level : vector_isas()) {
+        const auto machine = backend_for(*program, level);
+        const auto got = logits_of(*machine, program, tokens, std::array{90U}, four_blocks);
+        double worst = 0;
+        for (std::size_t row = 0; row < 90; ++row)
+          for (std::size_t i = 0; i < 150; ++i)
+            worst = std::max(worst, std::abs(static_cast<double>(got[row][i] - expected[row][i])));
+        BOOST_TEST_MESSAGE(
+            scheme << ' ' << isa_name(level) << " KV " << static_cast<int>(kv) << ": " << worst);
+        // Logits of unit size after three layers; keys and values carry 24, 11 or 8 bits.
+        const double bound = kv == kv_type::f32 ? 2e-5 : kv == kv_type::f16 ? 0.004 : 0.03;
+        BOOST_TEST(worst < bound);
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_prompt_gives_the_same_bits_however_it_is_cut) {
+  const auto program = random_model();
+  const auto tokens = random_tokens(70, 150, 2);
+  for (const isa level : all_isas()) {
+    const auto machine = backend_for(*program, level);
+    const auto whole = logits_of(*machine, program, tokens, std::array{70U}, four_blocks);
+    for (std::uint32_t cut = 1; cut < 70; ++cut)
+      BOOST_REQUIRE(
+          same_rows(logits_of(*machine, program, tokens, std::array{cut, 70U}, four_blocks), whole));
+    std::vector<std::uint32_t> one_by_one(70);
+    std::iota(one_by_one.begin(), one_by_one.end(), 1U);
+    BOOST_TEST(same_rows(logits_of(*machine, program, tokens, one_by_one, four_blocks), whole));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_row_gives_the_same_bits_alone_and_among_others) {
+  for (const char* scheme : {"dense.f32", "gguf.q4_1", "gguf.q5_0"}) {
+    random_model_options options;
+    options.scheme = scheme;
+    if (std::string_view(scheme).starts_with("gguf")) options.head_dim = 16; // blocks of 32 must fit 6 heads
+    const auto program = random_model(options);
+    for (const isa level : all_isas()) {
+      // 33 sequences of different lengths: all but the last row first, then the last of each in one step.
+      const std::uint32_t count = 33;
+      const auto machine = backend_for(*program, level, 1, count * 2);
+      std::vector<std::vector<float>> alone;
+      step_input together;
+      for (std::uint32_t s = 0; s < count; ++s) {
+        const std::uint32_t length = 1 + s * 7 % 50;
+        const auto tokens = random_tokens(length, 150, 50 + s);
+        const auto blocks = straight_blocks(2, s * 2);
+        alone.push_back(logits_of(*machine, program, tokens, std::array{length}, blocks).back());
+        together.sequences.push_back(greedy_sequence(blocks));
+        together.rows.push_back({s, tokens.back(), length - 1, row_output::logits});
+      }
+      const auto done = run(*machine, program, std::move(together));
+      BOOST_REQUIRE_EQUAL(done.rows.size(), count);
+      for (std::uint32_t s = 0; s < count; ++s) BOOST_REQUIRE(same_bits(done.rows[s].logits, alone[s]));
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(prompts_and_decode_rows_share_a_step_without_a_trace) {
+  const auto program = random_model();
+  const auto a = random_tokens(60, 150, 1), b = random_tokens(45, 150, 2);
+  for (const isa level : all_isas()) {
+    const auto machine = backend_for(*program, level);
+    const auto expected_a = logits_of(*machine, program, a, std::array{60U}, straight_blocks(2)).back();
+    const auto expected_b = logits_of(*machine, program, b, std::array{45U}, straight_blocks(2, 2)).back();
+    // a decodes its last position while b's prompt is filled from position 10 on.
+    step_input mixed;
+    mixed.sequences = {greedy_sequence(straight_blocks(2)), greedy_sequence(straight_blocks(2, 2))};
+    mixed.rows.push_back({0, a[59], 59, row_output::logits});
+    for (std::uint32_t p = 10; p < 45; ++p)
+      mixed.rows.push_back({1, b[p], p, p == 44 ? row_output::logits : row_output::none});
+    const auto done = run(*machine, program, std::move(mixed));
+    BOOST_REQUIRE_EQUAL(done.rows.size(), 2U);
+    BOOST_TEST(done.rows[1].row == 35U);
+    BOOST_TEST(same_bits(done.rows[0].logits, expected_a));
+    BOOST_TEST(same_bits(done.rows[1].logits, expected_b));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(neither_the_block_table_nor_the_threads_change_a_bit) {
+  const auto program = random_model();
+  const auto tokens = random_tokens(110, 150, 3);
+  for (const isa level : all_isas()) {
+    const auto one = backend_for(*program, level);
+    const auto expected = logits_of(*one, program, tokens, std::array{80U, 110U}, four_blocks);
+    const std::vector<std::uint32_t> shuffled{41, 3, 60, 17};
+    BOOST_TEST(same_rows(logits_of(*one, program, tokens, std::array{80U, 110U}, shuffled), expected));
+    for (const unsigned threads : {2U, 3U, 4U}) {
+      const auto several = backend_for(*program, level, threads);
+      for (int repeat = 0; repeat < 3; ++repeat)
+        BOOST_TEST(
+            same_rows(logits_of(*several, program, tokens, std::array{80U, 110U}, four_blocks), expected));
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(merged_and_separate_projections_agree) {
+  random_model_options options;
+  const auto merged = random_model(options);
+  options.merged_qkv = false;
+  const auto separate = random_model(options);
+  const auto tokens = random_tokens(40, 150, 3);
+  for (const isa level : all_isas()) {
+    const auto a = backend_for(*merged, level), b = backend_for(*separate, level);
+    BOOST_TEST(same_rows(
+        logits_of(*a, merged, tokens, std::array{40U}, four_blocks),
+        logits_of(*b, separate, tokens, std::array{40U}, four_blocks)));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(head_sizes_of_many_kinds_run) {
+  const auto tokens = random_tokens(40, 150, 3);
+  for (const auto& [heads, kv_heads, head_dim] :
+       {std::tuple{3U, 3U, 32U}, {4U, 1U, 64U}, {5U, 5U, 20U}, {2U, 2U, 80U}, {9U, 3U, 2U}, {7U, 1U, 128U}}) {
+    random_model_options options;
+    options.heads = heads;
+    options.kv_heads = kv_heads;
+    options.head_dim = head_dim;
+    options.kv = kv_type::f32;
+    const auto program = random_model(options);
+    const auto oracle = backend_for(*program, isa::ref);
+    const auto expected = logits_of(*oracle, program, tokens, std::array{40U}, four_blocks);
+    for (const isa level : vector_isas()) {
+      const auto machine = backend_for(*program, level, 2);
+      const auto got = logits_of(*machine, program, tokens, std::array{3U, 40U}, four_blocks);
+      for (std::size_t row = 0; row < 40; ++row)
+        for (std::size_t i = 0; i < 150; ++i)
+          BOOST_REQUIRE_SMALL(static_cast<double>(got[row][i] - expected[row][i]), 2e-5);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_row_that_overflows_is_flagged_and_its_neighbours_are_not) {
+  random_model_options options;
+  options.huge_token = 7;
+  const auto program = random_model(options);
+  for (const isa level : all_isas()) {
+    const auto machine = backend_for(*program, level);
+    const auto clean = random_tokens(20, 7, 4); // none of them token 7
+    const auto expected = logits_of(*machine, program, clean, std::array{20U}, straight_blocks(1)).back();
+    step_input input;
+    input.sequences = {greedy_sequence({0}), greedy_sequence({1})};
+    input.rows.push_back({0, clean[19], 19, row_output::logits});
+    input.rows.push_back({1, 7, 0, row_output::token});
+    input.rows.push_back({1, 3, 1, row_output::token});
+    auto done = run(*machine, program, std::move(input));
+    BOOST_TEST(done.rows[0].flags == 0U);
+    BOOST_TEST(same_bits(done.rows[0].logits, expected));
+    for (const std::size_t row : {1U, 2U}) { // the second reads the keys of the first
+      BOOST_TEST(done.rows[row].flags == row_not_finite);
+      BOOST_TEST(done.rows[row].token == -1);
+    }
+    // And a later step of that sequence is found out too, though its own input is sound.
+    step_input later;
+    later.sequences = {greedy_sequence({1})};
+    later.rows.push_back({0, 3, 2, row_output::token});
+    BOOST_TEST(run(*machine, program, std::move(later)).rows[0].flags == row_not_finite);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(greedy_tokens_are_the_same_with_and_without_kept_logits) {
+  const auto program = random_model();
+  for (const isa level : all_isas()) {
+    const auto machine = backend_for(*program, level, 2);
+    const auto tokens = random_tokens(30, 150, 9);
+    const auto logits = logits_of(*machine, program, tokens, std::array{30U}, four_blocks);
+    step_input input;
+    input.sequences = {greedy_sequence(four_blocks)};
+    for (std::uint32_t p = 0; p < 30; ++p) input.rows.push_back({0, tokens[p], p, row_output::token});
+    const auto done = run(*machine, program, std::move(input));
+    for (std::uint32_t p = 0; p < 30; ++p) {
+      const auto best = std::max_element(logits[p].begin(), logits[p].end()) - logits[p].begin();
+      BOOST_REQUIRE_EQUAL(done.rows[p].token, best);
+      BOOST_REQUIRE(done.rows[p].logits.empty());
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_sampled_token_does_not_depend_on_the_batch) {
+  const auto program = random_model();
+  const auto tokens = random_tokens(20, 150, 9);
+  for (const isa level : all_isas()) {
+    const auto machine = backend_for(*program, level, 2);
+    step_sequence sampled = greedy_sequence(four_blocks);
+    sampled.sampling.temperature = 0.9F;
+    sampled.sampling.top_k = 30;
+    sampled.sampling.top_p = 0.95F;
+    sampled.sampling.seed = 77;
+    step_input alone;
+    alone.sequences = {sampled};
+    for (std::uint32_t p = 0; p < 20; ++p) alone.rows.push_back({0, tokens[p], p, row_output::token});
+    const auto expected = run(*machine, program, std::move(alone));
+    for (std::uint32_t p = 0; p < 20; ++p) {
+      step_input mixed;
+      mixed.sequences = {greedy_sequence({10}), sampled};
+      mixed.rows.push_back({0, 3, 0, row_output::token});
+      mixed.rows.push_back({1, tokens[p], p, row_output::token});
+      BOOST_REQUIRE_EQUAL(run(*machine, program, std::move(mixed)).rows[1].token, expected.rows[p].token);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(log_probabilities_are_those_of_the_logits) {
+  const auto program = random_model();
+  const auto machine = backend_for(*program, best_isa());
+  step_input input;
+  input.sequences = {greedy_sequence({0})};
+  input.sequences[0].logprobs = true;
+  input.sequences[0].top_logprobs = 5;
+  input.rows.push_back({0, 11, 0, row_output::logits});
+  const auto done = run(*machine, program, std::move(input));
+  const row_result& row = done.rows[0];
+  double sum = 0;
+  for (const float x : row.logits) sum += std::exp(static_cast<double>(x));
+  BOOST_TEST(
+      row.logprob == row.logits[static_cast<std::size_t>(row.token)] - std::log(sum),
+      boost::test_tools::tolerance(1e-5));
+  BOOST_REQUIRE_EQUAL(row.top.size(), 5U);
+  BOOST_TEST(row.top[0].token == row.token);
+  for (std::size_t i = 1; i < 5; ++i) BOOST_TEST(row.top[i].logprob <= row.top[i - 1].logprob);
+}
+
+BOOST_AUTO_TEST_CASE(a_step_without_outputs_fills_the_cache) {
+  const auto program = random_model();
+  const auto machine = backend_for(*program, best_isa());
+  const auto tokens = random_tokens(50, 150, 12);
+  const auto expected = logits_of(*machine, program, tokens, std::array{50U}, four_blocks).back();
+  step_input fill;
+  fill.sequences = {greedy_sequence(straight_blocks(4, 8))};
+  for (std::uint32_t p = 0; p < 49; ++p) fill.rows.push_back({0, tokens[p], p, row_output::none});
+  BOOST_TEST(run(*machine, program, std::move(fill)).rows.empty());
+  step_input last;
+  last.sequences = {greedy_sequence(straight_blocks(4, 8))};
+  last.rows.push_back({0, tokens[49], 49, row_output::logits});
+  BOOST_TEST(same_bits(run(*machine, program, std::move(last)).rows[0].logits, expected));
+}
+
+BOOST_AUTO_TEST_CASE(a_step_that_breaks_the_contract_fails_with_a_reason) {
+  const auto program = random_model();
+  const auto machine = backend_for(*program, best_isa(), 1, 8);
+  const auto failure_of = [&](step_input input) {
+    std::promise<step_result> promise;
+    machine->submit(program, std::move(input), [&](step_result done) { promise.set_value(std::move(done)); });
+    const step_result done = promise.get_future().get();
+    return done.failed ? done.failure : std::string("not failed");
+  };
+  const auto input = [&](std::vector<std::uint32_t> blocks, std::vector<step_row> rows) {
+    step_input made;
+    made.sequences = {greedy_sequence(std::move(blocks))};
+    made.rows = std::move(rows);
+    return made;
+  };
+  BOOST_TEST(failure_of(input({0}, {})).find("no rows") != std::string::npos);
+  BOOST_TEST(failure_of(input({0}, {{1, 0, 0, row_output::token}})).find("sequence") != std::string::npos);
+  BOOST_TEST(
+      failure_of(input({0}, {{0, 150, 0, row_output::token}})).find("vocabulary") != std::string::npos);
+  BOOST_TEST(failure_of(input({0}, {{0, -1, 0, row_output::token}})).find("vocabulary") != std::string::npos);
+  BOOST_TEST(
+      failure_of(input({0}, {{0, 1, 32, row_output::token}})).find("block table") != std::string::npos);
+  BOOST_TEST(failure_of(input({8}, {{0, 1, 0, row_output::token}})).find("pool") != std::string::npos);
+  BOOST_TEST(
+      failure_of(input({0}, {{0, 1, 0, row_output::none}, {0, 1, 2, row_output::token}})).find("ascend") !=
+      std::string::npos);
+  BOOST_TEST(failure_of(input({0}, {{0, 1, 0, row_output::token}})) == "not failed");
+}
+
+BOOST_AUTO_TEST_SUITE_END()
