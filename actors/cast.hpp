@@ -6,6 +6,7 @@
 #include "actors/scheduler_core.hpp"
 #include "runtime/ref.hpp"
 
+#include <atomic>
 #include <cstdint>
 #include <unordered_map>
 
@@ -34,7 +35,8 @@ struct cast {
   runtime::ref<executor_protocol> executor;
   runtime::ref<guard_protocol> guard;
   std::unordered_map<std::uint64_t, runtime::ref<request_protocol>> requests; ///< by request_id::number
-  cast_listener* listener = nullptr;                                          ///< outlives the actors
+  std::atomic<bool> backend_busy{false}; ///< a step is computed, perhaps for an executor that is gone
+  cast_listener* listener = nullptr;     ///< outlives the actors
 };
 
 /// Control mail that one live request can have waiting at the scheduler: enqueue, cancel, finish, paused,

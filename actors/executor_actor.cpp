@@ -6,7 +6,9 @@ namespace troupe::actors {
 void executor_actor::submit(kernels::step_input input) {
   // A std::function must be copyable, a reservation is not: it travels in a shared box.
   auto slot = std::make_shared<runtime::reservation<executor_protocol>>(std::move(answer_slot_));
-  backend_.submit(program_, std::move(input), [slot](kernels::step_result result) {
+  cast_->backend_busy = true;
+  backend_->submit(program_, std::move(input), [slot, others = cast_](kernels::step_result result) {
+    others->backend_busy = false;
     (void)slot->tell(step_computed{std::move(result)}); // `closed` when the engine is gone: nobody waits
   });
 }

@@ -12,14 +12,14 @@
 namespace troupe::actors {
 
 /// State: each open sequence's tokens and block table. In: executor_protocol. The backend's answer uses a
-/// slot that is reserved for the actor's whole life. On stop: the backend is waited for by its owner.
+/// slot that is reserved for the actor's whole life. On stop: the
+/// running step ends on its own; its answer finds nobody.
 class executor_actor final : public runtime::actor<executor_protocol> {
  public:
-  /// `backend` outlives the actor and every step submitted by it.
   executor_actor(
-      kernels::backend& backend, std::shared_ptr<const kernels::step_program> program,
+      std::shared_ptr<kernels::backend> backend, std::shared_ptr<const kernels::step_program> program,
       std::shared_ptr<cast> others) :
-      backend_(backend),
+      backend_(std::move(backend)),
       program_(std::move(program)), cast_(std::move(others)) {}
 
   template<class Message>
@@ -38,7 +38,7 @@ class executor_actor final : public runtime::actor<executor_protocol> {
   void submit(kernels::step_input input);
 
   executor_core core_;
-  kernels::backend& backend_;
+  std::shared_ptr<kernels::backend> backend_;
   std::shared_ptr<const kernels::step_program> program_;
   std::shared_ptr<cast> cast_;
   executor_effects effects_;

@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every message between the actors, grouped by receiver, and the inbox protocol of each.
+#pragma once
+
+#include "kernels/backend.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/clock.hpp"
+#include "runtime/protocol.hpp"
+#include "troupe/request.hpp"
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace troupe::actors {
+
+using runtime::duration;
+using runtime::time_point;
+
+/// Names one request for its whole life; `generation` grows when an engine is rebuilt, so that a late message
+/// of the old one is unknown to the new one.
+struct request_id {
+  std::uint32_t model = 0;
+  std::uint32_t generation = 0;
+  std::uint64_t number = 0; ///< from 1; 0 names none
+  auto operator<=>(const request_id&) const = default;
+};
+
+using block_id = std::uint32_t;
+using token_list = std::shared_ptr<const std::vector<std::int32_t>>;
+
+/// `max_tokens` of a request that runs to the end of its context.
+inline constexpr std::uint32_t no_limit = std::numeric_limits<std::uint32_t>::max();
+
+// ---- to the scheduler ------------------------------------------------------------------------------------
+
+/// Asks for a place, before the prompt is tokenised. Answered by `admitted` or `refused`. From: request.
+struct admission_request {
+  request_id id;
+  std::uint32_t priority = 5;
+  std::uint32_t prompt_tokens = 0; ///< exact, or estimated from the bytes
+  std::uint32_t max_tokens = no_limit;
+  time_point deadline = time_point::max();
+  std::string tenant;
+  std::size_t payload_bytes() const noexcept { return tenant.capacity(); }
+};
+
+/// The tokenised prompt of an admitted request. Answered by `enqueued` or `refused`. From: request.
+struct enqueue {
+  request_id id;
+  token_list prompt;
+  kernels::sampling_params sampling;
+  std::uint32_t max_tokens = no_limit;
+  std::uint32_t min_tokens = 0; ///< a stop id ends the sequence only from this many tokens on
+  std::vector<std::int32_t> stop_ids;
+  bool ignore_eos = false;
+  bool logprobs = false;
+  std::uint32_t top_logprobs = 0;
+};
+
+/// Ends a request. Idempotent; an unknown id is a no-op, because its end may be on the way already.
+/// Sent only after `admitted`. `why.code` cancelled ends it as finish_reason::cancelled, any other as that
+/// error. From: request.
+struct cancel {
+  request_id id;
+  error why;
+};
+
+/// A stop string matched: as `cancel`, but the sequence ends as finish_reason::stop. From: request.
+struct finish {
+  request_id id;
+};
+
+/// The client does not read: keep its blocks, schedule it no more. Idempotent. From: request.
+struct stream_paused {
+  request_id id;
+};
+/// Undoes `stream_paused`. Idempotent. From: request.
+struct stream_resumed {
+  request_id id;
+};
+
+/// New block ids of one owner, appended to its table.
+struct block_grant {
+  request_id id;
+  std::vector<block_id> blocks;
+};
+/// A demand that could not be met; nothing of it was granted.
+struct block_shortage {
+  request_id id;
+  std::uint32_t missing = 0; ///< blocks; 0: the ledger ran out of memory for its own notes
+};
+/// A snapshot of one KV pool, blocks. free + leased + limbo + cached == total.
+struct kv_level {
+  std::uint32_t free = 0, leased = 0, limbo = 0, cached = 0, total = 0;
+};
+/// Answers `reserve_blocks`, demand by demand. From: cache manager.
+struct blocks_reserved {
+  std::uint64_t step_seq = 0;
+  std::vector<block_grant> grants;
+  std::vector<block_shortage> shortages;
+};
+/// Answers `release_blocks`, once the blocks can be given to others. From: cache manager.
+struct blocks_released {
+  request_id id;
+  std::uint32_t blocks = 0;
+};
+
+/// What one sequence got out of a step.
+struct sequence_result {
+  request_id id;
+  std::int32_t token = -1; ///< -1: this chunk did not ask for one
+  bool not_finite = false; ///< the guard ruled that this sequence ends here
+  float logprob = 0;
+  std::vector<kernels::token_logprob> top;
+};
+/// From: executor.
+struct step_done {
+  std::uint64_t step_seq = 0;
+  std::vector<sequence_result> results; ///< of every sequence of the plan, in its order
+  duration took{};
+};
+/// Nothing of the step counts; its KV writes may be partial, and are over. From: executor.
+struct step_failed {
+  std::uint64_t step_seq = 0;
+  std::string reason;
+};
+
+/// Facts of the model; opens the door. From: engine.
+struct model_ready {
+  std::uint32_t kv_blocks = 0;
+  std::uint32_t block_tokens = 0;
+  std::uint32_t context = 0; ///< positions per sequence
+  std::vector<std::int32_t> end_of_sequence;
+};
+/// No new work from now on. Answered by `drained` when no request is left. From: engine.
+struct drain {};
+/// Ends every request with `why`. From: engine.
+struct cut {
+  error why;
+};
+
+/// The alarm that the core asked for, perhaps late. To: every actor, from its own timer.
+struct alarm_rang {};
+
+struct scheduler_protocol
+    : runtime::protocol<
+          runtime::admission<admission_request>, runtime::control<enqueue>, runtime::control<cancel>,
+          runtime::control<finish>, runtime::control<stream_paused>, runtime::control<stream_resumed>,
+          runtime::control<blocks_reserved>, runtime::control<blocks_released>, runtime::control<step_done>,
+          runtime::control<step_failed>, runtime::control<model_ready>, runtime::control<drain>,
+          runtime::control<cut>, runtime::control<alarm_rang>> {
+  static constexpr std::string_view name = "scheduler";
+};
+
+// ---- to a request ----------------------------------------------------------------------------------------
+
+/// The request has a place, in the batch or in the queue. From: scheduler.
+struct admitted {
+  request_id id;
+};
+/// Turned away, at the door or after tokenising. The last message to the request. From: scheduler.
+struct refused {
+  request_id id;
+  error why;
+};
+/// The prompt fits; the request will run. From: scheduler.
+struct enqueued {
+  request_id id;
+};
+/// Its first rows are being computed. From: scheduler.
+struct started {
+  request_id id;
+};
+/// One drawn token. From: scheduler.
+struct token_ready {
+  request_id id;
+  std::int32_t token = 0;
+  std::uint32_t position = 0; ///< absolute; the first one's is the prompt's length
+  std::uint64_t step_seq = 0;
+  bool ends = false; ///< an end-of-sequence or stop id: it leaves no text
+  float logprob = 0;
+  std::vector<kernels::token_logprob> top;
+};
+/// The end of an admitted request, exactly once, after its blocks are free. The last message to the request,
+/// though `token_ready` may still be queued behind it: `completion_tokens` tells. From: scheduler.
+struct sequence_finished {
+  request_id id;
+  finish_reason reason = finish_reason::stop;
+  std::optional<error> failed; ///< if set, `reason` means nothing
+  std::uint32_t prompt_tokens = 0;
+  std::uint32_t completion_tokens = 0; ///< `token_ready` messages sent
+};
+
+/// From: engine.
+struct prompt_ready {
+  request_id id;
+  token_list tokens;
+};
+/// From: engine.
+struct prompt_failed {
+  request_id id;
+  error why;
+};
+/// The client cancelled or left, or `stop` of the engine. Idempotent. From: engine.
+struct client_cancel {
+  request_id id;
+  error why; ///< code cancelled gives a partial answer
+};
+/// The client took this many token events. From: engine.
+struct events_read {
+  request_id id;
+  std::uint32_t count = 0;
+};
+
+struct request_protocol
+    : runtime::protocol<
+          runtime::control<admitted>, runtime::control<refused>, runtime::control<enqueued>,
+          runtime::control<started>, runtime::stream<token_ready>, runtime::control<sequence_finished>,
+          runtime::control<prompt_ready>, runtime::control<prompt_failed>, runtime::control<client_cancel>,
+          runtime::control<events_read>, runtime::control<alarm_rang>> {
+  static constexpr std::string_view name = "request";
+};
+
+// ---- to the cache manager --------------------------------------------------------------------------------
+
+/// "`id` shall hold blocks for `positions`": the same demand twice grants nothing the second time.
+struct block_demand {
+  request_id id;
+  std::uint32_t positions = 0;
+};
+/// Served in order, each wholly or not at all. Answered by `blocks_reserved`. From: scheduler.
+struct reserve_blocks {
+  std::uint64_t step_seq = 0;
+  std::vector<block_demand> demands;
+};
+/// Gives back all blocks of `id`. Those that step `after_step` may still write wait for its `step_finished`;
+/// 0: none does. Answered by `blocks_released`, also for an unknown id. From: scheduler.
+struct release_blocks {
+  request_id id;
+  std::uint64_t after_step = 0;
+};
+/// Steps up to `step_seq` write no more. From: scheduler.
+struct step_finished {
+  std::uint64_t step_seq = 0;
+};
+
+struct cache_protocol : runtime::protocol<
+                            runtime::control<reserve_blocks>, runtime::control<release_blocks>,
+                            runtime::control<step_finished>> {
+  static constexpr std::string_view name = "cache_manager";
+};
+
+// ---- to the executor -------------------------------------------------------------------------------------
+
+/// What the executor must know of a sequence it has not seen, or has closed since.
+struct sequence_opening {
+  token_list prompt;
+  std::vector<std::int32_t> generated; ///< so far, when it is recomputed
+  kernels::sampling_params sampling;
+  bool logprobs = false;
+  std::uint32_t top_logprobs = 0;
+};
+/// Positions [first, first + count) of one sequence are to be computed.
+struct plan_entry {
+  request_id id;
+  std::uint32_t first = 0;
+  std::uint32_t count = 0;
+  bool want_token = false;              ///< draw the token after the last position
+  std::vector<block_id> new_blocks;     ///< to append to its block table
+  std::optional<sequence_opening> open; ///< present when the sequence is new to the executor
+};
+/// One step; the next comes after its end. Entries ascend by id. From: scheduler.
+struct run_step {
+  std::uint64_t step_seq = 0;
+  std::vector<plan_entry> entries;
+};
+/// The sequence is gone or will be opened anew. Unknown ids are no-ops. From: scheduler.
+struct close_sequence {
+  request_id id;
+};
+/// What the backend answered. From: the backend's thread, through the executor's shell.
+struct step_computed {
+  kernels::step_result result;
+};
+
+/// What becomes of a row with NaN or Inf.
+enum class row_action : std::uint8_t {
+  fail, ///< the sequence ends with errc::not_finite
+};
+struct row_verdict {
+  request_id id;
+  row_action action = row_action::fail;
+};
+/// Answers `check_rows`. From: guard.
+struct row_verdicts {
+  std::uint64_t step_seq = 0;
+  std::vector<row_verdict> verdicts;
+};
+
+struct executor_protocol : runtime::protocol<
+                               runtime::control<run_step>, runtime::control<close_sequence>,
+                               runtime::control<step_computed>, runtime::control<row_verdicts>> {
+  static constexpr std::string_view name = "executor";
+};
+
+// ---- to the guard ----------------------------------------------------------------------------------------
+
+struct flagged_row {
+  request_id id;
+  std::uint32_t position = 0; ///< of the last row of the chunk
+};
+/// Rows whose numbers were not finite. No token of them leaves before the verdict. From: executor.
+struct check_rows {
+  std::uint64_t step_seq = 0;
+  std::vector<flagged_row> rows;
+};
+
+struct guard_protocol : runtime::protocol<runtime::control<check_rows>> {
+  static constexpr std::string_view name = "guard";
+};
+
+// ---- to the engine ---------------------------------------------------------------------------------------
+
+/// The door is open for this request: tokenise its prompt, answer `prompt_ready` or `prompt_failed`.
+/// From: request.
+struct tokenize_prompt {
+  request_id id;
+};
+/// No request is left after `drain`. From: scheduler.
+struct drained {};
+
+/// Asks the shell for one `alarm_rang` at `at`, in place of the one asked for before; max() asks for none.
+struct set_alarm {
+  time_point at = time_point::max();
+};
+
+/// The request a message belongs to, for traces.
+template<class Message>
+requires std::is_same_v<std::remove_cvref_t<decltype(std::declval<const Message&>().id)>, request_id>
+constexpr std::uint64_t trace_request(const Message& m) noexcept {
+  return m.id.number;
+}
+
+} // namespace troupe::actors
+
+template<>
+struct std::hash<troupe::actors::request_id> {
+  std::size_t operator()(const troupe::actors::request_id& id) const noexcept {
+    return static_cast<std::size_t>(
+        (id.number ^ (std::uint64_t{id.model} << 40) ^ (std::uint64_t{id.generation} << 52)) *
+        0x9E3779B97F4A7C15U);
+  }
+};

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+// The life of one request as a state machine.
+#include "actors/request_core.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace troupe::actors {
+
+request_options
+make_request_options(request_id id, const request& what, std::uint64_t seed, std::uint32_t default_credit) {
+  request_options o;
+  o.id = id;
+  o.priority = what.priority;
+  o.max_tokens = what.max_tokens.value_or(no_limit);
+  o.min_tokens = what.min_tokens;
+  o.stop_ids = what.stop_token_ids;
+  o.ignore_eos = what.ignore_eos;
+  o.logprobs = what.logprobs;
+  o.top_logprobs = what.top_logprobs;
+  const auto& s = what.sampling;
+  o.sampling = {
+      s.temperature,
+      s.top_k,
+      s.top_p,
+      s.min_p,
+      s.repetition_penalty,
+      s.presence_penalty,
+      s.frequency_penalty,
+      s.seed.value_or(seed)};
+  o.credit = std::max<std::uint32_t>(1, what.credit != 0 ? what.credit : default_credit);
+  o.deadline = std::chrono::milliseconds(what.deadline_ms);
+  o.tenant = what.tenant;
+  // Ids are counted; text is estimated from its bytes, four to a token, as English has.
+  if (const auto* ids = std::get_if<std::vector<std::int32_t>>(&what.prompt))
+    o.prompt_tokens = static_cast<std::uint32_t>(std::min<std::size_t>(ids->size(), no_limit));
+  else if (const auto* text = std::get_if<std::string>(&what.prompt))
+    o.prompt_tokens = static_cast<std::uint32_t>(std::min<std::size_t>(text->size() / 4 + 1, no_limit));
+  else
+    for (const auto& m : std::get<chat_prompt>(what.prompt).messages)
+      o.prompt_tokens +=
+          static_cast<std::uint32_t>(std::min<std::size_t>(m.content.size() / 4 + 8, no_limit / 4));
+  return o;
+}
+
+request_core::request_core(request_options options, std::unique_ptr<token_text> text) :
+    options_(std::move(options)), text_(std::move(text)) {
+  options_.credit = std::max<std::uint32_t>(1, options_.credit);
+}
+
+void request_core::begin(time_point now, request_effects& out) {
+  if (options_.deadline > duration::zero()) deadline_ = now + options_.deadline;
+  out.emplace_back(admission_request{
+      options_.id, options_.priority, options_.prompt_tokens, options_.max_tokens, deadline_,
+      options_.tenant});
+  update_alarm(out);
+}
+
+void request_core::on(admitted&&, time_point, request_effects& out) {
+  if (phase_ != phase::outside) return;
+  phase_ = phase::tokenising;
+  if (early_end_) {
+    end_early(std::move(*early_end_), out);
+    return;
+  }
+  out.emplace_back(tokenize_prompt{options_.id});
+}
+
+void request_core::on(refused&& m, time_point, request_effects& out) {
+  if (phase_ == phase::over) return;
+  // An end that the client asked for while the door was still thinking is what it wants to hear.
+  fail(early_end_ ? std::move(*early_end_) : std::move(m.why), out);
+}
+
+void request_core::on(enqueued&&, time_point, request_effects& out) {
+  if (phase_ == phase::handed_in) ensure_accepted(out);
+}
+
+void request_core::on(prompt_ready&& m, time_point, request_effects& out) {
+  if (phase_ != phase::tokenising) return;
+  phase_ = phase::handed_in;
+  prompt_ = std::move(m.tokens);
+  out.emplace_back(enqueue{
+      options_.id, prompt_, options_.sampling, options_.max_tokens, options_.min_tokens, options_.stop_ids,
+      options_.ignore_eos, options_.logprobs, options_.top_logprobs});
+}
+
+void request_core::on(prompt_failed&& m, time_point, request_effects& out) {
+  if (phase_ == phase::tokenising) end_early(std::move(m.why), out);
+}
+
+void request_core::on(client_cancel&& m, time_point, request_effects& out) {
+  end_early(std::move(m.why), out);
+}
+
+void request_core::on(token_ready&& m, time_point now, request_effects& out) {
+  if (phase_ != phase::handed_in && phase_ != phase::ending) return;
+  ++tokens_seen_;
+  // After a stop string, or once the end was asked for, the client is told nothing more.
+  if (!stopped_ && phase_ == phase::handed_in) {
+    ensure_accepted(out);
+    emit_token(std::move(m), out);
+    account_unread(now, out);
+  }
+  if (finished_ && tokens_seen_ >= finished_->completion_tokens) conclude(out);
+}
+
+void request_core::emit_token(token_ready&& m, request_effects& out) {
+  token_event event;
+  event.seq = seq_++;
+  event.token_ids = {m.token};
+  if (!m.ends) {
+    auto piece = text_->push(m.token);
+    event.text = std::move(piece.text);
+    stopped_ = piece.stopped;
+  }
+  if (options_.logprobs) {
+    event.logprobs.push_back({m.token, m.logprob, std::string(text_->bytes_of(m.token))});
+    if (options_.top_logprobs > 0) {
+      auto& top = event.top_logprobs.emplace_back();
+      for (const auto& t : m.top) top.push_back({t.token, t.logprob, std::string(text_->bytes_of(t.token))});
+    }
+  }
+  ++tokens_given_;
+  ++unread_;
+  out.emplace_back(emit_event{std::move(event)});
+  if (stopped_ && !finished_) {
+    phase_ = phase::ending;
+    out.emplace_back(finish{options_.id});
+  }
+}
+
+void request_core::account_unread(time_point now, request_effects& out) {
+  if (phase_ != phase::handed_in) return;
+  if (!paused_ && unread_ >= options_.credit) {
+    paused_ = true;
+    slow_at_ = now + options_.slow_consumer;
+    out.emplace_back(stream_paused{options_.id});
+  }
+  // Half the credit back, so that a steady reader does not make the sequence stop and go at every token.
+  else if (paused_ && unread_ <= options_.credit / 2) {
+    paused_ = false;
+    slow_at_ = time_point::max();
+    out.emplace_back(stream_resumed{options_.id});
+  }
+  update_alarm(out);
+}
+
+void request_core::on(events_read&& m, time_point now, request_effects& out) {
+  if (phase_ == phase::over) return;
+  unread_ -= std::min(unread_, m.count);
+  account_unread(now, out);
+}
+
+void request_core::on(alarm_rang&&, time_point now, request_effects& out) {
+  if (phase_ == phase::over) return;
+  alarm_ = time_point::max();
+  if (now >= deadline_) {
+    deadline_ = time_point::max();
+    const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(options_.deadline).count();
+    end_early(
+        {errc::deadline_exceeded,
+         "the request did not end within its deadline of " + std::to_string(ms) + " ms", "deadline_ms", 0},
+        out);
+  } else if (now >= slow_at_) {
+    slow_at_ = time_point::max();
+    const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(options_.slow_consumer).count();
+    end_early(
+        {errc::slow_consumer,
+         "the client left " + std::to_string(unread_) + " token events unread for " + std::to_string(ms) +
+             " ms",
+         {},
+         0},
+        out);
+  }
+  update_alarm(out);
+}
+
+void request_core::on(sequence_finished&& m, time_point, request_effects& out) {
+  if (phase_ == phase::over || finished_) return;
+  finished_ = std::move(m);
+  // Tokens travel in another message class: a good end waits for those still on their way.
+  if (finished_->failed || phase_ == phase::ending || tokens_seen_ >= finished_->completion_tokens)
+    conclude(out);
+}
+
+/// Asks the scheduler for the end, at most once; before it has answered the door it knows nothing to end.
+void request_core::end_early(error why, request_effects& out) {
+  if (phase_ == phase::over || phase_ == phase::ending || finished_) return;
+  if (!early_end_) early_end_ = std::move(why);
+  if (phase_ == phase::outside) return;
+  phase_ = phase::ending;
+  out.emplace_back(cancel{options_.id, *early_end_});
+}
+
+void request_core::conclude(request_effects& out) {
+  const bool cut = finished_->failed && !stopped_;
+  if (cut) {
+    fail(std::move(*finished_->failed), out);
+    return;
+  }
+  const auto reason = stopped_ ? finish_reason::stop : finished_->reason;
+  if (!accepted_ && reason == finish_reason::cancelled) { // nobody was told that it runs
+    fail({errc::cancelled, "cancelled before it was accepted", {}, 0}, out);
+    return;
+  }
+  ensure_accepted(out);
+  if (!stopped_)
+    if (auto rest = text_->flush(); !rest.empty()) {
+      token_event event;
+      event.seq = seq_++;
+      event.text = std::move(rest);
+      out.emplace_back(emit_event{std::move(event)});
+    }
+  done_event done;
+  done.seq = seq_++;
+  done.reason = reason;
+  done.usage = {prompt_ ? static_cast<std::uint32_t>(prompt_->size()) : 0, tokens_given_, 0};
+  done.model = options_.model;
+  done.system_fingerprint = options_.system_fingerprint;
+  close(std::move(done), out);
+}
+
+void request_core::ensure_accepted(request_effects& out) {
+  if (accepted_) return;
+  accepted_ = true;
+  out.emplace_back(
+      emit_event{accepted_event{prompt_ ? *prompt_ : std::vector<std::int32_t>{}, options_.model}});
+}
+
+void request_core::fail(error why, request_effects& out) {
+  close(failed_event{std::move(why)}, out);
+}
+
+void request_core::close(stream_event last, request_effects& out) {
+  phase_ = phase::over;
+  out.emplace_back(emit_event{std::move(last)});
+  deadline_ = slow_at_ = time_point::max();
+  update_alarm(out);
+  out.emplace_back(retire{});
+}
+
+void request_core::update_alarm(request_effects& out) {
+  const auto next = phase_ == phase::ending ? time_point::max() : std::min(deadline_, slow_at_);
+  if (next == alarm_) return;
+  alarm_ = next;
+  out.emplace_back(set_alarm{next});
+}
+
+} // namespace troupe::actors

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// One request from the door to its one terminal event: deadline, cancel, stop strings, text, a slow reader.
+#pragma once
+
+#include "actors/messages.hpp"
+#include "actors/token_text.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace troupe::actors {
+
+/// Everything a request actor is told at birth.
+struct request_options {
+  request_id id;
+  std::uint32_t priority = 5;
+  std::uint32_t prompt_tokens = 0; ///< exact, or estimated from the bytes, for the door
+  std::uint32_t max_tokens = no_limit;
+  std::uint32_t min_tokens = 0;
+  std::vector<std::int32_t> stop_ids;
+  bool ignore_eos = false;
+  bool logprobs = false;
+  std::uint32_t top_logprobs = 0;
+  kernels::sampling_params sampling;
+  std::uint32_t credit = 256; ///< unread token events before the request pauses; at least 1
+  duration deadline{};        ///< from birth; zero = none
+  duration slow_consumer = std::chrono::seconds(30);
+  std::string tenant;
+  std::string model;
+  std::string system_fingerprint;
+};
+
+/// The options of a public request. `seed` is used when the request brings none. Ranges were checked before.
+request_options
+make_request_options(request_id id, const request& what, std::uint64_t seed, std::uint32_t default_credit);
+
+/// An event for the client, in order.
+struct emit_event {
+  stream_event event;
+};
+/// The terminal event is out: the actor may go.
+struct retire {};
+
+using request_effect = std::variant<
+    admission_request, enqueue, cancel, finish, stream_paused, stream_resumed, tokenize_prompt, emit_event,
+    set_alarm, retire>;
+using request_effects = std::vector<request_effect>;
+
+/// Pure: no clock, no Asio, no thread. Emits at most one accepted_event, then token events, then exactly one
+/// done_event or failed_event, then `retire`; whatever arrives after that is a no-op.
+/// Messages may arrive in any order across senders and classes; per (sender, class) they are in order.
+class request_core {
+ public:
+  /// `text` must not be null.
+  request_core(request_options options, std::unique_ptr<token_text> text);
+
+  /// The first call: knocks at the scheduler's door.
+  void begin(time_point now, request_effects& out);
+
+  void on(admitted&&, time_point now, request_effects& out);
+  void on(refused&& m, time_point now, request_effects& out);
+  void on(enqueued&&, time_point now, request_effects& out);
+  void on(started&&, time_point, request_effects&) noexcept {}
+  void on(token_ready&& m, time_point now, request_effects& out);
+  void on(sequence_finished&& m, time_point now, request_effects& out);
+  void on(prompt_ready&& m, time_point now, request_effects& out);
+  void on(prompt_failed&& m, time_point now, request_effects& out);
+  void on(client_cancel&& m, time_point now, request_effects& out);
+  void on(events_read&& m, time_point now, request_effects& out);
+  void on(alarm_rang&&, time_point now, request_effects& out);
+
+  request_id id() const noexcept { return options_.id; }
+  bool over() const noexcept { return phase_ == phase::over; }
+  std::uint32_t unread() const noexcept { return unread_; }
+  bool paused() const noexcept { return paused_; }
+
+ private:
+  enum class phase : std::uint8_t {
+    outside,    ///< knocked, no answer yet: nothing may be sent to the scheduler about this request
+    tokenising, ///< admitted, prompt not there
+    handed_in,  ///< `enqueue` sent
+    ending,     ///< `cancel` or `finish` sent; waits for `sequence_finished`
+    over,
+  };
+
+  void ensure_accepted(request_effects& out);
+  void emit_token(token_ready&& m, request_effects& out);
+  void account_unread(time_point now, request_effects& out);
+  void end_early(error why, request_effects& out);
+  void conclude(request_effects& out);
+  void fail(error why, request_effects& out);
+  void close(stream_event last, request_effects& out);
+  void update_alarm(request_effects& out);
+
+  request_options options_;
+  std::unique_ptr<token_text> text_;
+  token_list prompt_;
+  phase phase_ = phase::outside;
+  bool accepted_ = false; ///< accepted_event is out
+  bool stopped_ = false;  ///< a stop string matched: later tokens are not the client's
+  bool paused_ = false;
+  std::uint64_t seq_ = 0;          ///< of the next event
+  std::uint32_t unread_ = 0;       ///< token events
+  std::uint32_t tokens_seen_ = 0;  ///< `token_ready` handled
+  std::uint32_t tokens_given_ = 0; ///< of them, handed to the client
+  std::optional<error> early_end_; ///< why we asked for the end, or want to once admitted
+  std::optional<sequence_finished> finished_;
+  time_point deadline_ = time_point::max();
+  time_point slow_at_ = time_point::max(); ///< end of patience with a paused reader
+  time_point alarm_ = time_point::max();
+};
+
+} // namespace troupe::actors

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+// The scheduler: who comes in, who gets a seat, what the next step computes, who yields when blocks run out.
+#pragma once
+
+#include "actors/load_meters.hpp"
+#include "actors/messages.hpp"
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <variant>
+#include <vector>
+
+namespace troupe::actors {
+
+/// Policy. The model's own bounds come with `model_ready`.
+struct scheduler_options {
+  std::uint32_t max_batch = 64;                      ///< sequences in one step, and seats; at least 1
+  std::uint32_t max_step_tokens = 256;               ///< rows of one step; at least 1
+  duration max_wait{};                               ///< how long an idle scheduler waits for company
+  std::uint32_t max_queue = 256;                     ///< admitted requests without a seat
+  duration queue_timeout = std::chrono::seconds(60); ///< from admission to the first row
+  double kv_high_watermark = 0.95;                   ///< at this KV use all new work is refused
+  double kv_low_watermark = 0.90;                    ///< from this KV use on low priority is refused
+  double hysteresis = 0.05;                          ///< a watermark reopens this much below
+  std::uint32_t low_priority = 7;                    ///< priorities from here on are low
+  /// A request that waited this long counts as one priority better. So a request of priority p is overtaken
+  /// only by those that arrive within p quanta after it: its wait is bounded under any load.
+  duration ageing_quantum = std::chrono::seconds(5);
+  std::uint32_t preempt_every = 0; ///< for tests: preempt a running sequence every N steps; 0 = never
+};
+
+/// Sums since the start, and levels now.
+struct scheduler_stats {
+  std::uint32_t running = 0, waiting = 0, paused = 0;
+  std::uint64_t steps = 0, failed_steps = 0, prefill_tokens = 0, decode_tokens = 0;
+  std::uint64_t preemptions = 0, recomputed_tokens = 0;
+  std::uint32_t step_rows_max = 0, step_sequences_max = 0, last_step_rows = 0, last_step_sequences = 0;
+  std::uint64_t submitted = 0, finished_stop = 0, finished_length = 0, cancelled = 0;
+  std::array<std::uint64_t, static_cast<std::size_t>(errc::internal) + 1> failed{}; ///< by errc
+  latency_histogram time_to_first_token, time_per_output_token, step_time, queue_time;
+};
+
+using scheduler_effect = std::variant<
+    admitted, refused, enqueued, started, token_ready, sequence_finished, reserve_blocks, release_blocks,
+    step_finished, run_step, close_sequence, set_alarm, drained>;
+using scheduler_effects = std::vector<scheduler_effect>;
+
+/// Pure: no clock, no Asio, no thread. A request is admitted or refused at the door; admitted ones take a
+/// seat (a place in the batch and a share of the KV by forecast) or queue for one in order of rank; seated
+/// ones run in mixed steps of decode rows and prefill chunks. One step at a time: plan, reserve blocks, run,
+/// collect.
+///
+/// Rank = arrival + priority * ageing_quantum, the smaller first: ageing without ever sorting again.
+/// Shortage: paused sequences yield first, then the youngest of lower rank than the one in need, never the
+/// oldest of its class unless nothing could run otherwise. A preempted sequence keeps its seat and rank, and
+/// is computed anew once its blocks and one for each running sequence are free.
+///
+/// Tokens depend on prompt, sampling and position only; plans are ordered by id.
+/// Cost: O(log n) in the queue; O(seated) per step.
+class scheduler_core {
+ public:
+  explicit scheduler_core(const scheduler_options& options);
+
+  void on(admission_request&& m, time_point now, scheduler_effects& out);
+  void on(enqueue&& m, time_point now, scheduler_effects& out);
+  void on(cancel&& m, time_point now, scheduler_effects& out);
+  void on(finish&& m, time_point now, scheduler_effects& out);
+  void on(stream_paused&& m, time_point now, scheduler_effects& out);
+  void on(stream_resumed&& m, time_point now, scheduler_effects& out);
+  void on(blocks_reserved&& m, time_point now, scheduler_effects& out);
+  void on(blocks_released&& m, time_point now, scheduler_effects& out);
+  void on(step_done&& m, time_point now, scheduler_effects& out);
+  void on(step_failed&& m, time_point now, scheduler_effects& out);
+  void on(model_ready&& m, time_point now, scheduler_effects& out);
+  void on(drain&&, time_point now, scheduler_effects& out);
+  void on(cut&& m, time_point now, scheduler_effects& out);
+  void on(alarm_rang&&, time_point now, scheduler_effects& out);
+
+  scheduler_stats stats() const;
+  bool idle() const noexcept { return sequences_.empty(); }
+
+  /// What one request looks like from outside, for oracles and admin pages.
+  struct view {
+    request_id id;
+    bool seated = false, paused = false, started = false, closing = false;
+    std::int64_t rank = 0;
+    time_point arrival{};
+    std::uint32_t held = 0, computed = 0, generated = 0;
+  };
+  std::vector<view> requests() const; ///< by id
+  double kv_use() const noexcept;     ///< (leased + limbo + predicted growth of seated requests) / total
+  std::uint64_t committed_blocks() const noexcept { return committed_; }
+  std::size_t queued() const noexcept { return queue_.size(); }
+  std::uint32_t active_seats() const noexcept { return active_seats_; }
+
+ private:
+  enum class phase : std::uint8_t {
+    admitted, ///< its prompt is being tokenised
+    ready,    ///< holds no blocks: not begun, or preempted
+    running,  ///< holds blocks
+    closing,  ///< its end is decided; its blocks are on their way back
+  };
+  struct sequence {
+    request_id id;
+    std::uint32_t priority = 5;
+    time_point arrival{};
+    std::int64_t rank = 0;
+    std::uint32_t prompt_tokens = 0; ///< estimated until `wish.prompt` is there
+    enqueue wish;                    ///< what was asked for; prompt null until then
+    std::vector<std::int32_t> generated;
+
+    actors::scheduler_core::phase phase = phase::admitted;
+    bool seated = false, paused = false, started = false;
+    bool opened = false;            ///< the executor knows it
+    bool in_step = false;           ///< the running step writes its blocks
+    bool demand_pending = false;    ///< named in the `reserve_blocks` under way
+    std::uint32_t predicted = 0;    ///< blocks it is expected to need in all
+    std::uint32_t held = 0;         ///< blocks
+    std::uint32_t counted = 0;      ///< its share of `committed_`
+    std::uint32_t computed = 0;     ///< positions whose keys and values are in its blocks
+    std::uint32_t high_water = 0;   ///< most it ever had computed
+    std::uint32_t fresh_tokens = 0; ///< drawn since it was last opened
+    std::uint32_t strikes = 0;      ///< failed steps since its last token
+    std::uint32_t releases_pending = 0;
+    std::uint64_t last_step = 0;
+    time_point ready_since{}, last_token{};
+    std::vector<block_id> new_blocks; ///< granted, not yet told to the executor
+    finish_reason reason = finish_reason::stop;
+    std::optional<error> failed;
+
+    std::uint32_t known() const noexcept {
+      return prompt_tokens + static_cast<std::uint32_t>(generated.size());
+    }
+  };
+  struct queue_key {
+    std::int64_t order;
+    request_id id;
+    auto operator<=>(const queue_key&) const = default;
+  };
+  struct planned {
+    request_id id;
+    std::uint32_t first = 0, count = 0;
+    bool want_token = false;
+  };
+  struct turn {
+    time_point now;
+    scheduler_effects& out;
+  };
+  enum class step_state : std::uint8_t { idle, reserving, running };
+
+  // scheduler_door.cpp: admission, seats, queue
+  std::optional<error> refuse_at_door(const admission_request& m, std::uint32_t need, bool seatable, turn& t);
+  error overload(errc code, std::string message, double excess_blocks, request_id id, time_point now) const;
+  std::uint32_t forecast_blocks(std::uint32_t prompt, std::uint32_t max_tokens) const noexcept;
+  std::uint32_t blocks_for(std::uint32_t positions) const noexcept {
+    return positions / model_.block_tokens + (positions % model_.block_tokens != 0 ? 1 : 0);
+  }
+  bool seat_free(std::uint32_t need) const noexcept;
+  void take_seat(sequence& s);
+  void leave_seat(sequence& s);
+  void seat_from_queue();
+  void expire_queue(turn& t);
+  void set_paused(request_id id, bool paused, turn& t);
+  void recount(sequence& s);
+
+  // scheduler_plan.cpp: the next step, shortages
+  void plan_step(turn& t);
+  bool waits_for_company(turn& t);
+  void collect_candidates(turn& t);
+  void open_ready(std::uint32_t running, std::int64_t available);
+  void keep_one_suspect();
+  void share_budget();
+  void ask_for_blocks(turn& t);
+  void launch(turn& t);
+  bool resolve_shortage(const blocks_reserved& m, turn& t);
+  bool pick_victims(const sequence& needy, std::uint32_t missing, bool last_resort, time_point now);
+  void mark_class_elders(time_point now);
+  std::int64_t effective_class(const sequence& s, time_point now) const noexcept;
+  void preempt(sequence& s, turn& t);
+  void force_preemption(turn& t);
+  void drop_from_plan(request_id id);
+
+  // scheduler_core.cpp: messages, ends
+  sequence* find(request_id id) noexcept;
+  void pump(turn& t);
+  void take_token(sequence& s, sequence_result& r, std::uint64_t step_seq, turn& t);
+  void end_sequence(sequence& s, finish_reason reason, turn& t);
+  void end_sequence(sequence& s, error why, turn& t);
+  void begin_close(sequence& s, turn& t);
+  void conclude(sequence& s, turn& t);
+  void forget(sequence& s);
+  void end_step(turn& t);
+  void set_next_alarm(turn& t);
+  static bool elder(const sequence& a, const sequence& b) noexcept {
+    return queue_key{a.rank, a.id} < queue_key{b.rank, b.id};
+  }
+
+  scheduler_options options_;
+  model_ready model_;
+  std::uint32_t limit_ = 0; ///< tokens of one sequence: the context, or the whole pool
+  bool ready_ = false, draining_ = false, drained_told_ = false;
+
+  std::unordered_map<request_id, sequence> sequences_; ///< looked up; walked only where the order is restored
+  std::set<queue_key> queue_;                          ///< without a seat, by rank
+  std::set<queue_key> unstarted_;                      ///< no row computed yet, by arrival
+  std::vector<sequence*> seated_;                      ///< by id; not closing
+  std::uint32_t active_seats_ = 0;                     ///< seated and not paused
+  std::uint64_t committed_ = 0;                        ///< blocks held, or forecast for seated requests
+  std::uint64_t held_total_ = 0;                       ///< blocks not free
+  watermark full_, shed_;
+  output_forecast outputs_;
+  rate_meter released_blocks_, finished_requests_;
+
+  step_state step_ = step_state::idle;
+  std::uint64_t step_seq_ = 0;
+  std::vector<planned> plan_;
+  time_point retry_at_ = time_point::max(); ///< when an idle scheduler looks again
+  time_point alarm_ = time_point::max();
+  scheduler_stats stats_;
+
+  // scratch of one turn, kept for its capacity
+  struct candidate {
+    sequence* s;
+    std::uint32_t rows;
+  };
+  std::vector<candidate> candidates_;
+  std::vector<sequence*> scratch_, victims_;
+  std::vector<std::pair<std::int64_t, const sequence*>> elders_;
+};
+
+} // namespace troupe::actors

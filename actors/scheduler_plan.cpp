@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: Apache-2.0
+// The scheduler's steps: which rows, whose blocks, and who yields.
+#include "actors/scheduler_core.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <utility>
+
+namespace troupe::actors {
+namespace {
+
+/// Looks again after a step that nobody could run in, should no message come first.
+constexpr auto retry_delay = std::chrono::milliseconds(10);
+
+} // namespace
+
+void scheduler_core::plan_step(turn& t) {
+  retry_at_ = time_point::max();
+  collect_candidates(t);
+  if (candidates_.empty() || waits_for_company(t)) return;
+  keep_one_suspect();
+  share_budget();
+  if (candidates_.empty()) return;
+  ++step_seq_;
+  plan_.clear();
+  for (const auto& c : candidates_)
+    plan_.push_back({c.s->id, c.s->computed, c.rows, c.s->computed + c.rows == c.s->known()});
+  ask_for_blocks(t);
+}
+
+/// Everyone who could use a row now: running ones, then ready ones in order of rank for whom there is room.
+void scheduler_core::collect_candidates(turn&) {
+  candidates_.clear();
+  scratch_.clear();
+  std::uint32_t running = 0;
+  std::int64_t available =
+      static_cast<std::int64_t>(model_.kv_blocks) - static_cast<std::int64_t>(held_total_);
+  for (auto* s : seated_) {
+    if (s->paused) {
+      available += s->held; // the first to yield
+    } else if (s->phase == phase::running) {
+      ++running;
+      available -= static_cast<std::int64_t>(blocks_for(s->known())) - s->held; // its prompt, still to come
+      candidates_.push_back({s, s->known() - s->computed});
+    } else if (s->phase == phase::ready) {
+      scratch_.push_back(s);
+    }
+  }
+  open_ready(running, available);
+}
+
+/// A sequence begins, or begins anew, only with all it has to compute in reach and a block to spare for each
+/// one that runs: else it would be preempted at once. In order of rank, and nobody past one who must wait.
+void scheduler_core::open_ready(std::uint32_t running, std::int64_t available) {
+  std::sort(scratch_.begin(), scratch_.end(), [](const auto* a, const auto* b) { return elder(*a, *b); });
+  for (auto* s : scratch_) {
+    const std::int64_t need = blocks_for(s->known());
+    if (running > 0 && available < need + running) return;
+    available -= need;
+    ++running;
+    candidates_.push_back({s, s->known()});
+  }
+}
+
+/// True when nothing runs yet, the batch has room, and the first to come has not waited `max_wait`.
+bool scheduler_core::waits_for_company(turn& t) {
+  if (options_.max_wait <= duration::zero() || candidates_.size() >= options_.max_batch) return false;
+  auto first = time_point::max();
+  for (const auto& c : candidates_) {
+    if (c.s->started) return false;
+    first = std::min(first, c.s->ready_since);
+  }
+  if (first + options_.max_wait <= t.now) return false;
+  retry_at_ = first + options_.max_wait;
+  return true;
+}
+
+/// A sequence that was in a failed step is tried alone until it has drawn a token: if that fails too, it is
+/// to blame, and its neighbours are spared.
+void scheduler_core::keep_one_suspect() {
+  sequence* suspect = nullptr;
+  for (const auto& c : candidates_)
+    if (c.s->strikes > 0 && (suspect == nullptr || elder(*c.s, *suspect))) suspect = c.s;
+  if (suspect == nullptr) return;
+  std::erase_if(candidates_, [&](const candidate& c) { return c.s != suspect; });
+}
+
+/// Cuts the candidates down to `max_batch` sequences and `max_step_tokens` rows. Decode rows come first, but
+/// a quarter of the rows is kept for prompts while there are any, so that neither starves the other; whoever
+/// was passed over is first the next time. Prompts are taken whole in order of rank, the last one in part.
+void scheduler_core::share_budget() {
+  const auto longest_waiting = [](const candidate& a, const candidate& b) {
+    return a.s->last_step != b.s->last_step ? a.s->last_step < b.s->last_step : elder(*a.s, *b.s);
+  };
+  if (candidates_.size() > options_.max_batch) {
+    std::sort(candidates_.begin(), candidates_.end(), longest_waiting);
+    candidates_.resize(options_.max_batch);
+  }
+  const auto decodes = std::stable_partition(
+      candidates_.begin(), candidates_.end(), [](const candidate& c) { return c.rows == 1; });
+  const auto decode_count = static_cast<std::uint32_t>(decodes - candidates_.begin());
+  std::uint32_t budget = options_.max_step_tokens;
+  std::uint32_t for_decode = budget;
+  if (decodes != candidates_.end())
+    for_decode -=
+        budget > 1 ? std::max<std::uint32_t>(1, budget / 4) : static_cast<std::uint32_t>(step_seq_ & 1U);
+  if (decode_count > for_decode) {
+    std::sort(candidates_.begin(), decodes, longest_waiting);
+    for (auto c = candidates_.begin() + for_decode; c != decodes; ++c) c->rows = 0;
+  }
+  budget -= std::min(decode_count, for_decode);
+  std::sort(
+      decodes, candidates_.end(), [](const candidate& a, const candidate& b) { return elder(*a.s, *b.s); });
+  for (auto c = decodes; c != candidates_.end(); ++c) {
+    c->rows = std::min(c->rows, budget);
+    budget -= c->rows;
+  }
+  std::erase_if(candidates_, [](const candidate& c) { return c.rows == 0; });
+  for (auto& c : candidates_) c.s->last_step = step_seq_ + 1;
+  std::sort(
+      candidates_.begin(), candidates_.end(), [](const auto& a, const auto& b) { return a.s->id < b.s->id; });
+}
+
+/// Asks for the blocks that the plan lacks, elders first; most steps lack none and run at once.
+void scheduler_core::ask_for_blocks(turn& t) {
+  scratch_.clear();
+  for (const auto& p : plan_) {
+    auto* s = find(p.id);
+    if (blocks_for(p.first + p.count) > s->held) scratch_.push_back(s);
+  }
+  if (scratch_.empty()) {
+    launch(t);
+    return;
+  }
+  std::sort(scratch_.begin(), scratch_.end(), [](const auto* a, const auto* b) { return elder(*a, *b); });
+  reserve_blocks ask{step_seq_, {}};
+  ask.demands.reserve(scratch_.size());
+  for (auto* s : scratch_) {
+    const auto p = std::find_if(plan_.begin(), plan_.end(), [&](const planned& x) { return x.id == s->id; });
+    ask.demands.push_back({s->id, p->first + p->count});
+    s->demand_pending = true;
+  }
+  step_ = step_state::reserving;
+  t.out.emplace_back(std::move(ask));
+}
+
+void scheduler_core::on(blocks_reserved&& m, time_point now, scheduler_effects& out) {
+  turn t{now, out};
+  if (step_ != step_state::reserving || m.step_seq != step_seq_) return;
+  for (auto& g : m.grants) {
+    auto* s = find(g.id);
+    if (s == nullptr || s->phase == phase::closing) continue; // its release is under way
+    const auto count = static_cast<std::uint32_t>(g.blocks.size());
+    s->new_blocks.insert(s->new_blocks.end(), g.blocks.begin(), g.blocks.end());
+    s->held += count;
+    held_total_ += count;
+    s->demand_pending = false;
+    s->phase = phase::running;
+    recount(*s);
+  }
+  for (const auto& p : plan_) find(p.id)->demand_pending = false;
+  // Planning again at once would only meet the same shortage.
+  if (resolve_shortage(m, t))
+    pump(t);
+  else
+    set_next_alarm(t);
+}
+
+/// The eldest in need is helped, or passed over together with all that are short: nobody younger takes what
+/// it waits for. Ends by asking again or by running what is left; false when nobody could run.
+bool scheduler_core::resolve_shortage(const blocks_reserved& m, turn& t) {
+  bool helped = false, passed_over = false;
+  for (const auto& x : m.shortages) {
+    auto* s = find(x.id);
+    if (s == nullptr || s->phase == phase::closing) continue;
+    if (x.missing == 0) {
+      end_sequence(*s, {errc::no_memory, "no memory to note the request's KV blocks", {}, 0}, t);
+      continue;
+    }
+    if (helped) continue;
+    if (!passed_over) {
+      std::size_t able = 0; // planned sequences that could run without help
+      for (const auto& p : plan_)
+        able +=
+            std::none_of(m.shortages.begin(), m.shortages.end(), [&](const auto& y) { return y.id == p.id; });
+      if (pick_victims(*s, x.missing, able == 0, t.now)) {
+        stats_.preemptions += victims_.size();
+        for (auto* v : victims_) preempt(*v, t);
+        helped = true;
+        continue;
+      }
+    }
+    passed_over = true;
+    drop_from_plan(x.id);
+  }
+  const bool stuck = !helped && passed_over && plan_.empty();
+  if (helped)
+    ask_for_blocks(t);
+  else
+    launch(t);
+  if (stuck) retry_at_ = t.now + retry_delay;
+  return !stuck;
+}
+
+void scheduler_core::launch(turn& t) {
+  if (plan_.empty()) { // all cancelled, or short of blocks that nobody can give
+    step_ = step_state::idle;
+    t.out.emplace_back(step_finished{step_seq_});
+    return;
+  }
+  run_step step{step_seq_, {}};
+  step.entries.reserve(plan_.size());
+  std::uint32_t rows = 0;
+  for (const auto& p : plan_) {
+    sequence& s = *find(p.id);
+    auto& e = step.entries.emplace_back();
+    e = {p.id, p.first, p.count, p.want_token, std::exchange(s.new_blocks, {}), std::nullopt};
+    if (!s.opened) {
+      e.open =
+          sequence_opening{s.wish.prompt, s.generated, s.wish.sampling, s.wish.logprobs, s.wish.top_logprobs};
+      s.opened = true;
+      s.fresh_tokens = 0;
+    }
+    s.in_step = true;
+    rows += p.count;
+    if (!s.started) {
+      s.started = true;
+      unstarted_.erase({s.arrival.time_since_epoch().count(), s.id});
+      stats_.queue_time.add(t.now - s.arrival);
+      t.out.emplace_back(started{s.id});
+    }
+  }
+  const auto width = static_cast<std::uint32_t>(plan_.size());
+  ++stats_.steps;
+  stats_.last_step_rows = rows;
+  stats_.last_step_sequences = width;
+  stats_.step_rows_max = std::max(stats_.step_rows_max, rows);
+  stats_.step_sequences_max = std::max(stats_.step_sequences_max, width);
+  step_ = step_state::running;
+  t.out.emplace_back(std::move(step));
+}
+
+std::int64_t scheduler_core::effective_class(const sequence& s, time_point now) const noexcept {
+  const std::int64_t quantum = options_.ageing_quantum.count();
+  const std::int64_t x = s.rank - now.time_since_epoch().count(); // priority quanta minus the time waited
+  return x >= 0 ? x / quantum : -((-x + quantum - 1) / quantum);
+}
+
+/// The oldest block holder of each effective class, ascending by class.
+void scheduler_core::mark_class_elders(time_point now) {
+  elders_.clear();
+  for (const auto* s : seated_) {
+    if (s->held == 0 || s->paused) continue;
+    const auto c = effective_class(*s, now);
+    const auto at = std::find_if(elders_.begin(), elders_.end(), [&](const auto& e) { return e.first == c; });
+    if (at == elders_.end())
+      elders_.emplace_back(c, s);
+    else if (
+        queue_key{s->arrival.time_since_epoch().count(), s->id} <
+        queue_key{at->second->arrival.time_since_epoch().count(), at->second->id})
+      at->second = s;
+  }
+}
+
+/// Fills `victims_` with who yields `missing` blocks to `needy`; false, and nobody, when they cannot be
+/// found. Paused sequences first; then younger ones of the lowest effective class, the least computed first.
+/// The oldest of a class is spared, except as a `last_resort`, when nothing could run otherwise.
+bool scheduler_core::pick_victims(
+    const sequence& needy, std::uint32_t missing, bool last_resort, time_point now) {
+  mark_class_elders(now);
+  const auto spared = [&](const sequence& s) {
+    return !last_resort &&
+           std::any_of(elders_.begin(), elders_.end(), [&](const auto& e) { return e.second == &s; });
+  };
+  victims_.clear();
+  for (auto* s : seated_)
+    if (s != &needy && s->held > 0 && (s->paused || (elder(needy, *s) && !spared(*s)))) victims_.push_back(s);
+  std::sort(victims_.begin(), victims_.end(), [&](const auto* a, const auto* b) {
+    if (a->paused != b->paused) return a->paused;
+    const auto ca = effective_class(*a, now), cb = effective_class(*b, now);
+    if (ca != cb) return ca > cb;
+    if (a->computed != b->computed) return a->computed < b->computed;
+    return elder(*b, *a);
+  });
+  std::uint32_t found = 0;
+  std::size_t count = 0;
+  while (count < victims_.size() && found < missing) found += victims_[count++]->held;
+  victims_.resize(found < missing ? 0 : count);
+  return found >= missing;
+}
+
+/// Gives the sequence's blocks back; it keeps its seat and rank and is computed anew. Never in a running
+/// step.
+void scheduler_core::preempt(sequence& s, turn& t) {
+  assert(!s.in_step);
+  if (s.opened) t.out.emplace_back(close_sequence{s.id});
+  s.opened = false;
+  if (s.held > 0) {
+    t.out.emplace_back(release_blocks{s.id, 0});
+    ++s.releases_pending;
+  }
+  held_total_ -= s.held;
+  s.held = 0;
+  s.computed = 0;
+  s.new_blocks.clear();
+  s.phase = phase::ready;
+  s.ready_since = t.now;
+  recount(s);
+  drop_from_plan(s.id);
+}
+
+/// For tests: whoever's turn it is, if it drew a token since it was opened, so that everyone gets on.
+void scheduler_core::force_preemption(turn& t) {
+  if (options_.preempt_every == 0 || stats_.steps % options_.preempt_every != 0) return;
+  scratch_.clear();
+  for (auto* s : seated_)
+    if (s->phase == phase::running && s->fresh_tokens > 0) scratch_.push_back(s);
+  if (scratch_.empty()) return;
+  ++stats_.preemptions;
+  preempt(*scratch_[stats_.steps / options_.preempt_every % scratch_.size()], t);
+}
+
+void scheduler_core::drop_from_plan(request_id id) {
+  std::erase_if(plan_, [&](const planned& p) { return p.id == id; });
+}
+
+} // namespace troupe::actors

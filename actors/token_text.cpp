@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// The model's detokeniser followed by the stop strings.
+#include "actors/token_text.hpp"
+
+#include "models/detokenizer.hpp"
+#include "models/stop_matcher.hpp"
+
+#include <utility>
+
+namespace troupe::actors {
+namespace {
+
+class model_text final : public token_text {
+ public:
+  model_text(const models::tokenizer& t, std::span<const std::string> stops, bool show_special) :
+      tokenizer_(t), characters_(t, show_special), stops_(stops), has_stops_(!stops.empty()) {}
+
+  piece push(std::int32_t token) override {
+    std::string text = characters_.push(token);
+    if (!has_stops_) return {std::move(text), false};
+    auto step = stops_.push(text);
+    return {std::move(step.text), step.matched.has_value()};
+  }
+
+  std::string flush() override {
+    std::string text = characters_.flush();
+    if (!has_stops_) return text;
+    auto step = stops_.push(text);
+    return step.matched ? std::move(step.text) : std::move(step.text) + stops_.flush();
+  }
+
+  std::string_view bytes_of(std::int32_t token) const override { return tokenizer_.bytes_of(token); }
+
+ private:
+  const models::tokenizer& tokenizer_;
+  models::detokenizer characters_;
+  models::stop_matcher stops_;
+  bool has_stops_;
+};
+
+} // namespace
+
+std::unique_ptr<token_text>
+make_token_text(const models::tokenizer& t, std::span<const std::string> stops, bool show_special) {
+  return std::make_unique<model_text>(t, stops, show_special);
+}
+
+} // namespace troupe::actors

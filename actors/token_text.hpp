@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// What turns a request's tokens into the text its client sees: an interface, and the model's own.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace troupe::models {
+class tokenizer;
+}
+
+namespace troupe::actors {
+
+/// One per request. Joined, the texts of `push` and `flush` are valid UTF-8 and hold no stop string.
+/// Thread: one at a time.
+class token_text {
+ public:
+  struct piece {
+    std::string text;     ///< safe to show now; whole characters
+    bool stopped = false; ///< a stop string ended here: nothing more comes
+  };
+  virtual ~token_text() = default;
+  virtual piece push(std::int32_t token) = 0;
+  /// The end of the sequence: what was held back.
+  virtual std::string flush() = 0;
+  /// The token's own bytes, perhaps a part of a character. Valid as long as the tokenizer.
+  virtual std::string_view bytes_of(std::int32_t token) const = 0;
+};
+
+/// Detokeniser and stop strings of a real model. `t` outlives the result.
+std::unique_ptr<token_text>
+make_token_text(const models::tokenizer& t, std::span<const std::string> stops, bool show_special);
+
+} // namespace troupe::actors
