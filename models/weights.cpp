@@ -24,8 +24,8 @@ namespace {
 
 namespace tbb = oneapi::tbb;
 
-constexpr std::uint64_t max_packed_bytes = std::uint64_t{1}
-                                           << 48; // of one matrix; an answer beyond is a fault
+// Of one matrix; a scheme that asks for more is at fault.
+constexpr std::uint64_t max_packed_bytes = std::uint64_t{1} << 48;
 
 // Channels packed by one task: at 1k inputs of 4 bits about 100 KB of source.
 constexpr std::uint32_t slice_channels = 8 * TROUPE_PANEL_CHANNELS;

@@ -10,6 +10,8 @@ namespace troupe::gguf_blocks {
 namespace {
 
 constexpr std::uint32_t half_panel = panel / 2;
+constexpr std::size_t groups_ahead =
+    8; // the panels of a matrix follow one another, so this crosses their ends
 
 /// Lanes below `columns` set.
 __m256i column_mask(std::uint32_t columns) {
@@ -76,6 +78,14 @@ struct codes8 {
   }
 };
 
+/// Asks for one group of codes that will be needed soon; an address past the matrix is harmless.
+template<class Layout>
+void prefetch_group(const std::uint8_t* packed_group) {
+#pragma GCC unroll 18
+  for (std::size_t line = 0; line < Layout::group_bytes; line += 64)
+    _mm_prefetch(reinterpret_cast<const char*>(packed_group + line), _MM_HINT_T0);
+}
+
 /// `Vectors` eights of channels from eighth `first` on, straight from the codes.
 template<class Layout, int Rows, int Vectors>
 void fused_rows(const mm_tile& tile, const std::uint8_t* packed, std::uint32_t groups, std::uint32_t first) {
@@ -86,6 +96,7 @@ void fused_rows(const mm_tile& tile, const std::uint8_t* packed, std::uint32_t g
     for (int v = 0; v < Vectors; ++v) acc[r][v] = _mm256_setzero_ps();
   const float* a = tile.a;
   for (std::uint32_t g = 0; g < groups; ++g, packed += Layout::group_bytes, a += group) {
+    prefetch_group<Layout>(packed + groups_ahead * Layout::group_bytes);
     for (std::uint32_t octet = 0; octet < group / 8; ++octet) {
 #pragma GCC unroll 4
       for (int v = 0; v < Vectors; ++v) {
@@ -127,8 +138,10 @@ void dense_half(
                              : _mm256_setzero_ps();
   const float* a = tile.a;
   const std::size_t stride = tile.a_stride;
+  const char* soon = static_cast<const char*>(tile.prefetch);
   weights += half * half_panel;
-  for (std::uint32_t k = 0; k < inputs; ++k, weights += panel, ++a) {
+  for (std::uint32_t k = 0; k < inputs; ++k, weights += panel, ++a, soon += tile.prefetch_step) {
+    _mm_prefetch(soon, _MM_HINT_T0);
     const __m256 w0 = _mm256_load_ps(weights), w1 = _mm256_load_ps(weights + 8);
 #pragma GCC unroll 6
     for (int r = 0; r < Rows; ++r) {
