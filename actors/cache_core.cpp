@@ -14,11 +14,17 @@ cache_core::cache_core(pool_key key, std::uint32_t blocks, std::uint32_t block_t
 void cache_core::on(reserve_blocks&& m, time_point, cache_effects& out) {
   blocks_reserved answer;
   answer.step_seq = m.step_seq;
-  for (const auto& demand : m.demands) serve(demand, answer);
+  try {
+    answer.grants.reserve(m.demands.size());
+    answer.shortages.reserve(m.demands.size());
+    for (const auto& demand : m.demands) serve(demand, answer);
+  } catch (const std::bad_alloc&) { // those not named in the answer were not served
+  }
   out.emplace_back(std::move(answer));
   publish(out);
 }
 
+/// Strong guarantee: a grant is in the answer exactly if its blocks are leased.
 void cache_core::serve(const block_demand& demand, blocks_reserved& answer) {
   const std::uint32_t wanted = pool_.blocks_for(demand.positions);
   const std::uint32_t held = pool_.held(demand.id);
@@ -29,14 +35,12 @@ void cache_core::serve(const block_demand& demand, blocks_reserved& answer) {
     answer.shortages.push_back({demand.id, missing - free});
     return;
   }
-  // Room for the answer first: once leased, a grant must be told.
-  answer.shortages.reserve(answer.shortages.size() + 1);
+  answer.grants.push_back({demand.id, {}});
   try {
-    answer.grants.push_back({demand.id, {}});
     pool_.lease(demand.id, missing, answer.grants.back().blocks);
-  } catch (const std::bad_alloc&) {
-    if (!answer.grants.empty() && answer.grants.back().id == demand.id) answer.grants.pop_back();
-    answer.shortages.push_back({demand.id, 0});
+  } catch (...) {
+    answer.grants.pop_back();
+    throw;
   }
 }
 

@@ -17,7 +17,7 @@ using cache_effects = std::vector<cache_effect>;
 /// Pure: no clock, no Asio, no thread. Every `reserve_blocks` is answered by one `blocks_reserved`, every
 /// `release_blocks` by one `blocks_released`, each followed by a `kv_level` when a count changed.
 /// After every message free + leased + limbo + cached == total; a breach is an assertion.
-/// A failed allocation costs the demand at hand only: it is reported as a shortage of 0 blocks.
+/// A failed allocation costs the demand at hand only: it is left out of the answer.
 class cache_core {
  public:
   /// One pool now; a model with several layer groups gets a pool, and a block table, for each.

@@ -25,7 +25,7 @@ void executor_core::on(run_step&& m, time_point, executor_effects& out) {
     members_.reserve(m.entries.size());
     for (auto& e : m.entries) prepare(e, input);
   } catch (const std::bad_alloc&) {
-    fail("out of memory while the step was prepared", out);
+    fail("out of memory", out);
     return;
   }
   if (members_.size() != m.entries.size()) {
@@ -99,7 +99,7 @@ void executor_core::on(step_computed&& m, time_point, executor_effects& out) {
     }
     deliver(out);
   } catch (const std::bad_alloc&) {
-    fail("out of memory while the step's results were collected", out);
+    fail("out of memory", out);
   }
 }
 
@@ -138,7 +138,7 @@ void executor_core::deliver(executor_effects& out) {
       if (at != sequences_.end()) at->second.tokens.push_back(r.token);
     }
   } catch (const std::bad_alloc&) { // the scheduler opens every sequence of a failed step anew
-    fail("out of memory while drawn tokens were kept", out);
+    fail("out of memory", out);
     return;
   }
   out.emplace_back(std::move(results_));

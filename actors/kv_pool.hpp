@@ -45,6 +45,7 @@ class kv_pool {
   /// Steps up to `step_seq` write no more: their limbo is free.
   void settle(std::uint64_t step_seq) noexcept;
 
+  bool is_free(block_id b) const noexcept { return blocks_[b].leases == 0 && blocks_[b].limbo == 0; }
   kv_level level() const noexcept { return level_; }
   bool balanced() const noexcept {
     return std::uint64_t{level_.free} + level_.leased + level_.limbo + level_.cached == level_.total;

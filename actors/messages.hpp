@@ -94,13 +94,14 @@ struct block_grant {
 /// A demand that could not be met; nothing of it was granted.
 struct block_shortage {
   request_id id;
-  std::uint32_t missing = 0; ///< blocks; 0: the ledger ran out of memory for its own notes
+  std::uint32_t missing = 0; ///< blocks
 };
 /// A snapshot of one KV pool, blocks. free + leased + limbo + cached == total.
 struct kv_level {
   std::uint32_t free = 0, leased = 0, limbo = 0, cached = 0, total = 0;
 };
-/// Answers `reserve_blocks`, demand by demand. From: cache manager.
+/// Answers `reserve_blocks`, demand by demand. A demand that needs blocks and is not named met an allocation
+/// failure in the ledger: nothing of it was granted. From: cache manager.
 struct blocks_reserved {
   std::uint64_t step_seq = 0;
   std::vector<block_grant> grants;

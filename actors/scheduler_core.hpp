@@ -176,6 +176,7 @@ class scheduler_core {
   void share_budget();
   void ask_for_blocks(turn& t);
   void launch(turn& t);
+  void fail_unserved(const blocks_reserved& m, turn& t);
   bool resolve_shortage(const blocks_reserved& m, turn& t);
   bool pick_victims(const sequence& needy, std::uint32_t missing, bool last_resort, time_point now);
   void mark_class_elders(time_point now);

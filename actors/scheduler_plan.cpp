@@ -159,11 +159,25 @@ void scheduler_core::on(blocks_reserved&& m, time_point now, scheduler_effects& 
     recount(*s);
   }
   for (const auto& p : plan_) find(p.id)->demand_pending = false;
+  fail_unserved(m, t);
   // Planning again at once would only meet the same shortage.
   if (resolve_shortage(m, t))
     pump(t);
   else
     set_next_alarm(t);
+}
+
+/// A demand that was neither granted nor found short met an allocation failure in the ledger.
+void scheduler_core::fail_unserved(const blocks_reserved& m, turn& t) {
+  scratch_.clear();
+  for (const auto& p : plan_) {
+    auto* s = find(p.id);
+    const bool told =
+        std::any_of(m.shortages.begin(), m.shortages.end(), [&](const auto& x) { return x.id == p.id; });
+    if (!told && s->held < blocks_for(p.first + p.count)) scratch_.push_back(s);
+  }
+  for (auto* s : scratch_)
+    end_sequence(*s, {errc::no_memory, "no memory to note the request's KV blocks", {}, 0}, t);
 }
 
 /// The eldest in need is helped, or passed over together with all that are short: nobody younger takes what
@@ -173,10 +187,6 @@ bool scheduler_core::resolve_shortage(const blocks_reserved& m, turn& t) {
   for (const auto& x : m.shortages) {
     auto* s = find(x.id);
     if (s == nullptr || s->phase == phase::closing) continue;
-    if (x.missing == 0) {
-      end_sequence(*s, {errc::no_memory, "no memory to note the request's KV blocks", {}, 0}, t);
-      continue;
-    }
     if (helped) continue;
     if (!passed_over) {
       std::size_t able = 0; // planned sequences that could run without help
