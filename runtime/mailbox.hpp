@@ -49,6 +49,7 @@ struct mailbox_node {
   message_class kind = message_class::control; // class it is charged to
   std::uint16_t type = 0;                      // index in the protocol's list
   bool from_heap = false;                      // a state message beyond the recycled nodes
+  bool kept = false;                           // its control slot lives on as a reservation, see actor::renew
   mailbox_node* next = nullptr;                // link in an inbox
   std::atomic<std::uint32_t> next_free{0};     // link in the free list: index + 1, 0 = end
   std::uint32_t index = 0;                     // position in the pool
@@ -261,8 +262,9 @@ class mailbox : public mailbox_core {
       state_pool_.give(done);
       return;
     }
+    const bool kept = std::exchange(done->kept, false);
     pool_.give(done); // before the gauge, so that a charge always finds a node
-    gauge(kind).remove(1, bytes);
+    if (!kept) gauge(kind).remove(1, bytes);
   }
 
   /// Closes the mailbox for good and hands every message left to `dead(node&)`. Consumer only. A racing

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/shutdown.hpp"
+
+#include <algorithm>
+#include <mutex>
+
+namespace troupe::runtime {
+
+struct shutdown_sequence::sequence : std::enable_shared_from_this<sequence> {
+  struct named_stage {
+    std::string name;
+    unique_function<void(done_function)> act;
+  };
+  enum class phase : std::uint8_t { waiting, running, finished };
+
+  explicit sequence(actor_system& s) : system(s) {}
+
+  // Starts stage `next`, provided that stage `from` is still the one in progress.
+  void advance(std::size_t from, std::size_t next) {
+    unique_function<void(done_function)> act;
+    {
+      const std::lock_guard lock(mutex);
+      if (state != phase::running || at != from) return;
+      at = next;
+      if (at < stages.size()) act = std::move(stages[at].act);
+    }
+    if (act)
+      act([self = shared_from_this(), next] { self->advance(next, next + 1); });
+    else
+      finish(true);
+  }
+
+  void finish(bool clean) {
+    unique_function<void(const shutdown_report&)> call;
+    shutdown_report report;
+    {
+      const std::lock_guard lock(mutex);
+      if (state != phase::running) return;
+      state = phase::finished;
+      report.clean = clean;
+      if (!clean) report.stage = stages[at].name;
+      call = std::move(finished);
+    }
+    if (clean)
+      system.timers().cancel(alarm);
+    else
+      report.alive = system.status();
+    call(report);
+  }
+
+  actor_system& system;
+  mutable std::mutex mutex;
+  std::vector<named_stage> stages;
+  std::size_t at = 0;
+  phase state = phase::waiting;
+  timer_handle alarm;
+  unique_function<void(const shutdown_report&)> finished;
+};
+
+shutdown_sequence::shutdown_sequence(actor_system& system) : sequence_(std::make_shared<sequence>(system)) {}
+
+shutdown_sequence::~shutdown_sequence() {
+  timer_handle alarm;
+  {
+    const std::lock_guard lock(sequence_->mutex);
+    if (sequence_->state != sequence::phase::running) return;
+    sequence_->state = sequence::phase::finished;
+    alarm = sequence_->alarm;
+  }
+  sequence_->system.timers().cancel(alarm);
+}
+
+void shutdown_sequence::add(std::string name, unique_function<void(done_function)> act) {
+  const std::lock_guard lock(sequence_->mutex);
+  if (sequence_->state == sequence::phase::waiting)
+    sequence_->stages.push_back({std::move(name), std::move(act)});
+}
+
+void shutdown_sequence::run(duration deadline, unique_function<void(const shutdown_report&)> finished) {
+  constexpr auto before_first = static_cast<std::size_t>(-1);
+  {
+    const std::lock_guard lock(sequence_->mutex);
+    if (sequence_->state != sequence::phase::waiting) return;
+    sequence_->finished = std::move(finished);
+    sequence_->state = sequence::phase::running;
+    sequence_->at = before_first;
+    // The timer never fires inside `start`, and its callback takes the lock: the handle is stored before it
+    // runs.
+    sequence_->alarm =
+        sequence_->system.timers().start(deadline, [self = sequence_] { self->finish(false); });
+  }
+  sequence_->advance(before_first, 0);
+}
+
+void shutdown_sequence::skip_to(std::string_view name) {
+  std::size_t from = 0;
+  std::size_t target = 0;
+  {
+    const std::lock_guard lock(sequence_->mutex);
+    const auto& stages = sequence_->stages;
+    const auto found =
+        std::find_if(stages.begin(), stages.end(), [&](const auto& s) { return s.name == name; });
+    if (sequence_->state != sequence::phase::running || found == stages.end()) return;
+    from = sequence_->at;
+    target = static_cast<std::size_t>(found - stages.begin());
+    if (target <= from) return;
+  }
+  sequence_->advance(from, target);
+}
+
+std::string shutdown_sequence::stage() const {
+  const std::lock_guard lock(sequence_->mutex);
+  if (sequence_->state != sequence::phase::running || sequence_->at >= sequence_->stages.size()) return {};
+  return sequence_->stages[sequence_->at].name;
+}
+
+std::string shutdown_report::text() const {
+  if (clean) return "shutdown complete";
+  std::string out = "shutdown deadline passed in stage '" + stage + "', " + std::to_string(alive.size()) +
+                    " actors still alive";
+  for (const auto& a : alive) {
+    out +=
+        "\n  " + a.name + " (" + std::string(a.state) + "): " + std::to_string(a.depth) + " messages waiting";
+    if (a.message.empty()) continue;
+    out += ", in hand " + a.message;
+    if (a.request != 0) out += " of request " + std::to_string(a.request);
+    out += " for " + std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(a.busy).count()) +
+           " ms";
+  }
+  return out;
+}
+
+} // namespace troupe::runtime
