@@ -33,7 +33,13 @@ void stream_state::push(stream_event event) {
   }
   waiting_reader reader = std::move(*reader_);
   reader_.reset();
+  hand_over(std::move(reader), std::move(event));
+}
+
+void stream_state::hand_over(waiting_reader reader, stream_event event) {
+  const bool spends_credit = std::holds_alternative<token_event>(event);
   deliver(std::move(reader), {}, std::move(event));
+  if (!spends_credit) return;
   if (auto engine = owner.lock()) engine->events_read(id, 1);
 }
 
@@ -46,8 +52,7 @@ void stream_state::read(read_handler handler) {
   if (!pending_.empty()) {
     stream_event event = std::move(pending_.front());
     pending_.pop_front();
-    deliver(std::move(reader), {}, std::move(event));
-    if (auto engine = owner.lock()) engine->events_read(id, 1);
+    hand_over(std::move(reader), std::move(event));
     return;
   }
   if (terminal_pushed_) {
@@ -85,7 +90,7 @@ stream::~stream() {
 }
 
 void stream::cancel() {
-  if (!state_) return;
+  if (!state_ || state_->cancelled.exchange(true)) return;
   if (auto engine = state_->owner.lock()) engine->cancel_stream(state_->id);
 }
 

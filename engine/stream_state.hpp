@@ -4,6 +4,7 @@
 
 #include "troupe/engine.hpp"
 
+#include <atomic>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -15,7 +16,7 @@ namespace troupe::detail {
 class stream_owner {
  public:
   virtual ~stream_owner() = default;
-  /// `count` events were taken by the reader. Thread: the engine's executor.
+  /// `count` token events were taken by the reader. Thread: the engine's executor.
   virtual void events_read(std::uint64_t stream_id, std::uint32_t count) = 0;
   /// The client is done with the stream. Idempotent. Thread: any.
   virtual void cancel_stream(std::uint64_t stream_id) = 0;
@@ -23,7 +24,7 @@ class stream_owner {
 
 using read_handler = boost::asio::any_completion_handler<void(boost::system::error_code, stream_event)>;
 
-/// Thread: the engine's executor, but for `id` and `owner`.
+/// Thread: the engine's executor, but for the constants and `cancelled`.
 struct stream_state : std::enable_shared_from_this<stream_state> {
   stream_state(
       boost::asio::any_io_executor ex, std::uint64_t stream_id, std::weak_ptr<stream_owner> reports_to);
@@ -38,12 +39,14 @@ struct stream_state : std::enable_shared_from_this<stream_state> {
   const boost::asio::any_io_executor executor;
   const std::uint64_t id;
   const std::weak_ptr<stream_owner> owner;
+  std::atomic<bool> cancelled{false}; ///< set by the client, perhaps before the engine has seen the request
 
  private:
   struct waiting_reader {
     read_handler handler;
     boost::asio::any_io_executor work; // keeps the executor running while a read waits
   };
+  void hand_over(waiting_reader reader, stream_event event);
   void deliver(waiting_reader reader, boost::system::error_code code, stream_event event);
   void cancel_read();
 

@@ -24,23 +24,23 @@ namespace troupe {
 /// Everything an engine is told at start. The defaults are those of the configuration table.
 struct engine_options {
   std::string model_path;
-  std::string model_name;                     ///< as clients call it; empty: from the file
-  std::string isa;                            ///< "", "ref", "avx2", "avx512": empty = the best the CPU has
-  bool reference = false;                     ///< FP32 throughout, plain loops
-  std::uint32_t threads = 0;                  ///< compute threads; 0 = one per core
-  std::uint64_t kv_memory_bytes = 0;          ///< 0 = chosen from the memory that is free
-  std::uint32_t max_batch = 64;               ///< sequences running at once
-  std::uint32_t max_step_tokens = 256;        ///< rows of one step: decode rows and prefill chunks
-  std::uint32_t max_wait_ms = 0;              ///< how long a step may wait for company
-  std::uint32_t max_queue = 256;              ///< admitted requests that wait for a place
-  std::uint32_t max_context = 0;              ///< positions per sequence; 0 = the model's
-  std::uint32_t stream_credit = 256;          ///< unread token events before a request pauses
-  std::uint32_t slow_consumer_ms = 30'000;    ///< a request paused for longer is ended
-  std::uint32_t queue_timeout_ms = 60'000;    ///< longest wait for a place
-  double kv_high_watermark = 0.95;            ///< at this KV use all new work is refused
-  double kv_low_watermark = 0.90;             ///< above this KV use low priority is refused
-  std::uint32_t preempt_every = 0;            ///< preempt a running sequence every N steps, for tests; 0 = never
-  std::string trace_dir;                      ///< one trace file per request; empty = none
+  std::string model_name;                  ///< as clients call it; empty: from the file
+  std::string isa;                         ///< "", "ref", "avx2", "avx512": empty = the best the CPU has
+  bool reference = false;                  ///< FP32 throughout, plain loops
+  std::uint32_t threads = 0;               ///< compute threads; 0 = one per core
+  std::uint64_t kv_memory_bytes = 0;       ///< 0 = chosen from the memory that is free
+  std::uint32_t max_batch = 64;            ///< sequences running at once
+  std::uint32_t max_step_tokens = 256;     ///< rows of one step: decode rows and prefill chunks
+  std::uint32_t max_wait_ms = 0;           ///< how long a step may wait for company
+  std::uint32_t max_queue = 256;           ///< admitted requests that wait for a place
+  std::uint32_t max_context = 0;           ///< positions per sequence; 0 = the model's
+  std::uint32_t stream_credit = 256;       ///< unread token events before a request pauses
+  std::uint32_t slow_consumer_ms = 30'000; ///< a request paused for longer is ended
+  std::uint32_t queue_timeout_ms = 60'000; ///< longest wait for a place
+  double kv_high_watermark = 0.95;         ///< at this KV use all new work is refused
+  double kv_low_watermark = 0.90;          ///< above this KV use low priority is refused
+  std::uint32_t preempt_every = 0;         ///< preempt a running sequence every N steps, for tests; 0 = never
+  std::string trace_dir;                   ///< one trace file per request; empty = none
 };
 
 struct model_info {
@@ -48,7 +48,7 @@ struct model_info {
   std::uint32_t context = 0, vocabulary = 0, layers = 0;
   std::vector<std::int32_t> end_of_sequence;
   bool has_chat_template = false;
-  std::string kernels;              ///< one line: the kernels in use
+  std::string kernels; ///< one line: the kernels in use
   std::string system_fingerprint;
 };
 
@@ -75,7 +75,7 @@ struct engine_stats {
   std::uint64_t steps = 0, prefill_tokens = 0, decode_tokens = 0, preemptions = 0, recomputed_tokens = 0;
   std::uint32_t step_rows_max = 0, step_sequences_max = 0, last_step_rows = 0, last_step_sequences = 0;
   std::uint64_t submitted = 0, finished_stop = 0, finished_length = 0, cancelled = 0;
-  std::vector<std::pair<errc, std::uint64_t>> failed;  ///< terminal errors by code
+  std::vector<std::pair<errc, std::uint64_t>> failed; ///< terminal errors by code
   histogram time_to_first_token, time_per_output_token, step_time, queue_time;
   bool ready = false, draining = false;
 };
@@ -95,10 +95,11 @@ class __attribute__((visibility("default"))) stream {
   ~stream();
 
   /// Reads the next event. One read at a time. Signature void(boost::system::error_code, stream_event).
-  /// Completes through the handler's executor, never inside this call. The error is operation_aborted when the read
-  /// was cancelled through its slot (the request goes on), end_of_stream (asio::error::eof) after the terminal event.
-  /// Cancellation: total.
-  template<typename CompletionToken> auto async_read(CompletionToken&& token) {
+  /// Completes through the handler's executor, never inside this call. The error is operation_aborted when
+  /// the read was cancelled through its slot (the request goes on), end_of_stream (asio::error::eof) after
+  /// the terminal event. Cancellation: total.
+  template<typename CompletionToken>
+  auto async_read(CompletionToken&& token) {
     return boost::asio::async_initiate<CompletionToken, void(boost::system::error_code, stream_event)>(
         [](auto handler, stream* self) { self->start_read(std::move(handler)); }, token, this);
   }
@@ -117,9 +118,9 @@ class __attribute__((visibility("default"))) stream {
   std::shared_ptr<detail::stream_state> state_;
 };
 
-/// Runs one model. It uses the caller's executor and never runs it, starts no I/O threads and installs no signal
-/// handlers; its compute threads are its own. Several engines may share an executor.
-/// An executor that runs on several threads must be a strand.
+/// Runs one model. It uses the caller's executor and never runs it, starts no I/O threads and installs no
+/// signal handlers; its compute threads are its own. Several engines may share an executor. An executor that
+/// runs on several threads must be a strand.
 class __attribute__((visibility("default"))) engine {
  public:
   engine(boost::asio::any_io_executor executor, engine_options options);
@@ -130,7 +131,8 @@ class __attribute__((visibility("default"))) engine {
 
   /// Loads the model, sets up memory and starts the actors. Signature void(result<void>).
   /// Errors: bad_file, unsupported, no_memory, io, bad_config.
-  template<typename CompletionToken> auto async_start(CompletionToken&& token) {
+  template<typename CompletionToken>
+  auto async_start(CompletionToken&& token) {
     return boost::asio::async_initiate<CompletionToken, void(result<void>)>(
         [](auto handler, engine* self) { self->start(std::move(handler)); }, token, this);
   }
@@ -138,12 +140,13 @@ class __attribute__((visibility("default"))) engine {
   /// Hands in a request; refusals arrive as the stream's failed_event. Never blocks. Thread: any.
   stream submit(request what);
 
-  /// Submits and collects the whole answer. Signature void(result<completion>). A cancellation slot on the handler
-  /// cancels the request: terminal and partial both give what there is, reason `cancelled`.
-  template<typename CompletionToken> auto async_generate(request what, CompletionToken&& token) {
+  /// Submits and collects the whole answer. Signature void(result<completion>). A cancellation slot on the
+  /// handler cancels the request: terminal and partial both give what there is, reason `cancelled`.
+  template<typename CompletionToken>
+  auto async_generate(request what, CompletionToken&& token) {
     return boost::asio::async_initiate<CompletionToken, void(result<completion>)>(
-        [](auto handler, engine* self, request r) { self->generate(std::move(r), std::move(handler)); }, token, this,
-        std::move(what));
+        [](auto handler, engine* self, request r) { self->generate(std::move(r), std::move(handler)); },
+        token, this, std::move(what));
   }
 
   /// Refuses new work with errc::draining, lets running work finish until `limit`, cuts the rest with
@@ -151,8 +154,10 @@ class __attribute__((visibility("default"))) engine {
   template<typename CompletionToken>
   auto async_shutdown(std::chrono::milliseconds limit, CompletionToken&& token) {
     return boost::asio::async_initiate<CompletionToken, void(result<void>)>(
-        [](auto handler, engine* self, std::chrono::milliseconds l) { self->shutdown(l, std::move(handler)); }, token,
-        this, limit);
+        [](auto handler, engine* self, std::chrono::milliseconds l) {
+          self->shutdown(l, std::move(handler));
+        },
+        token, this, limit);
   }
 
   boost::asio::any_io_executor get_executor() const;
@@ -162,11 +167,14 @@ class __attribute__((visibility("default"))) engine {
   const memory_plan& memory() const;
   engine_stats stats() const;
   /// Text to ids as the model's file asks; `special`: the texts of special tokens become those tokens.
-  result<std::vector<std::int32_t>> tokenize(std::string_view text, bool special = false, bool bos = false) const;
+  result<std::vector<std::int32_t>>
+  tokenize(std::string_view text, bool special = false, bool bos = false) const;
   std::string detokenize(std::span<const std::int32_t> ids, bool special = true) const;
-  /// The conversation as the model's chat template renders it. Errors: bad_template, unsupported (no template).
+  /// The conversation as the model's chat template renders it. Errors: bad_template, unsupported (no
+  /// template).
   result<std::string> render_chat(const chat_prompt& chat) const;
-  /// One request's life as a text sequence diagram, from the actors' trace rings; empty when it was overwritten.
+  /// One request's life as a text sequence diagram, from the actors' trace rings; empty when it was
+  /// overwritten.
   std::string sequence_diagram(std::uint64_t stream_id) const;
 
  private:

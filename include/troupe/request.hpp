@@ -15,8 +15,8 @@ namespace troupe {
 
 /// One turn of a conversation, handed to the model's chat template.
 struct chat_message {
-  std::string role;     ///< "system", "user", "assistant", "tool": the template decides what it knows
-  std::string content;  ///< UTF-8; the texts of special tokens in it stay text
+  std::string role;    ///< "system", "user", "assistant", "tool": the template decides what it knows
+  std::string content; ///< UTF-8; the texts of special tokens in it stay text
 };
 
 /// A conversation to be rendered by the model's chat template.
@@ -28,52 +28,53 @@ struct chat_prompt {
 /// Text is encoded as the model's file asks (with BOS if it says so); ids are taken as they are.
 using prompt = std::variant<std::string, std::vector<std::int32_t>, chat_prompt>;
 
-/// Order of application: penalties, temperature, top-k, top-p, min-p, draw. Ranges are checked by `engine::submit`.
+/// Order of application: penalties, temperature, top-k, top-p, min-p, draw. Ranges are checked by
+/// `engine::submit`.
 struct sampling {
-  float temperature = 1.0F;         ///< [0, 2]; 0 = greedy
-  std::uint32_t top_k = 0;          ///< 0 = off
-  float top_p = 1.0F;               ///< (0, 1]
-  float min_p = 0.0F;               ///< [0, 1]
-  float repetition_penalty = 1.0F;  ///< (0, 2]
-  float presence_penalty = 0.0F;    ///< [-2, 2]
-  float frequency_penalty = 0.0F;   ///< [-2, 2]
-  std::optional<std::uint64_t> seed;  ///< absent: the engine chooses one
+  float temperature = 1.0F;          ///< [0, 2]; 0 = greedy
+  std::uint32_t top_k = 0;           ///< 0 = off
+  float top_p = 1.0F;                ///< (0, 1]
+  float min_p = 0.0F;                ///< [0, 1]
+  float repetition_penalty = 1.0F;   ///< (0, 2]
+  float presence_penalty = 0.0F;     ///< [-2, 2]
+  float frequency_penalty = 0.0F;    ///< [-2, 2]
+  std::optional<std::uint64_t> seed; ///< absent: the engine chooses one
 };
 
 struct request {
   troupe::prompt prompt;
   troupe::sampling sampling;
-  std::optional<std::uint32_t> max_tokens;      ///< absent: to the end of the context
-  std::uint32_t min_tokens = 0;                 ///< end-of-sequence and stop ids are held back until then
-  std::vector<std::string> stop;                ///< at most 16, each 1-1024 bytes; not part of the text
-  std::vector<std::int32_t> stop_token_ids;     ///< at most 64, beside the model's end-of-sequence ids
-  bool ignore_eos = false;                      ///< end-of-sequence ids are ordinary tokens
-  bool skip_special_tokens = true;              ///< special tokens leave no text
-  bool logprobs = false;                        ///< of each drawn token
-  std::uint32_t top_logprobs = 0;               ///< 0-20 alternatives beside it
-  std::uint32_t priority = 5;                   ///< 0 (first) - 9; 7-9 are shed first
-  std::uint64_t deadline_ms = 0;                ///< from submission to the last token; 0 = none
-  std::uint32_t credit = 0;                     ///< unread token events before the request pauses; 0 = the default
-  std::string tenant;                           ///< opaque: fairness, limits, prefix salt
+  std::optional<std::uint32_t> max_tokens;  ///< absent: to the end of the context
+  std::uint32_t min_tokens = 0;             ///< end-of-sequence and stop ids are held back until then
+  std::vector<std::string> stop;            ///< at most 16, each 1-1024 bytes; not part of the text
+  std::vector<std::int32_t> stop_token_ids; ///< at most 64, beside the model's end-of-sequence ids
+  bool ignore_eos = false;                  ///< end-of-sequence ids are ordinary tokens
+  bool skip_special_tokens = true;          ///< special tokens leave no text
+  bool logprobs = false;                    ///< of each drawn token
+  std::uint32_t top_logprobs = 0;           ///< 0-20 alternatives beside it
+  std::uint32_t priority = 5;               ///< 0 (first) - 9; 7-9 are shed first
+  std::uint64_t deadline_ms = 0;            ///< from submission to the last token; 0 = none
+  std::uint32_t credit = 0; ///< unread token events before the request pauses; 0 = the default
+  std::string tenant;       ///< opaque: fairness, limits, prefix salt
 };
 
 enum class finish_reason : std::uint8_t {
-  stop,       ///< end-of-sequence, stop id or stop string
-  length,     ///< max_tokens or the context
-  cancelled,  ///< the client said so
+  stop,      ///< end-of-sequence, stop id or stop string
+  length,    ///< max_tokens or the context
+  cancelled, ///< the client said so
 };
-std::string_view finish_reason_name(finish_reason reason) noexcept;
+__attribute__((visibility("default"))) std::string_view finish_reason_name(finish_reason reason) noexcept;
 
 struct usage {
   std::uint32_t prompt_tokens = 0;
   std::uint32_t completion_tokens = 0;
-  std::uint32_t cached_tokens = 0;  ///< prompt tokens served from the prefix cache
+  std::uint32_t cached_tokens = 0; ///< prompt tokens served from the prefix cache
 };
 
 struct scored_token {
   std::int32_t token = 0;
   float logprob = 0;
-  std::string text;  ///< bytes of the token, may be a part of a character
+  std::string text; ///< bytes of the token, may be a part of a character
 };
 
 /// Admitted: the request will run. Comes first, unless `failed_event` comes instead.
@@ -84,8 +85,8 @@ struct accepted_event {
 
 /// New text. `text` holds whole characters only and may be empty while `token_ids` is not.
 struct token_event {
-  std::uint64_t seq = 0;  ///< counts events of the stream from 0
-  std::uint32_t index = 0;  ///< choice
+  std::uint64_t seq = 0;   ///< counts events of the stream from 0
+  std::uint32_t index = 0; ///< choice
   std::string text;
   std::vector<std::int32_t> token_ids;
   std::vector<scored_token> logprobs;                  ///< one per id when asked for
@@ -98,7 +99,7 @@ struct done_event {
   troupe::finish_reason reason = finish_reason::stop;
   troupe::usage usage;
   std::string model;
-  std::string system_fingerprint;  ///< plan and kernel variant: equal fingerprints give equal tokens
+  std::string system_fingerprint; ///< plan and kernel variant: equal fingerprints give equal tokens
 };
 
 /// The end of a request that was refused or broke. Terminal.
@@ -106,7 +107,8 @@ struct failed_event {
   error why;
 };
 
-/// Every stream gives at most one accepted_event, then token events, then exactly one done_event or failed_event.
+/// Every stream gives at most one accepted_event, then token events, then exactly one done_event or
+/// failed_event.
 using stream_event = std::variant<accepted_event, token_event, done_event, failed_event>;
 
 /// A whole answer, for callers that do not stream.

@@ -31,7 +31,7 @@ struct fixture {
   }
   void run() {
     io.restart();
-    io.poll();  // not run(): a waiting read is outstanding work
+    io.poll(); // not run(): a waiting read is outstanding work
   }
 };
 
@@ -46,6 +46,18 @@ BOOST_AUTO_TEST_CASE(a_waiting_reader_gets_the_event_but_never_inside_the_push) 
   run();
   BOOST_REQUIRE(got.size() == 1U);
   BOOST_TEST(std::get<accepted_event>(got[0].second).prompt_token_ids.size() == 2U);
+}
+
+BOOST_AUTO_TEST_CASE(only_token_events_give_credit_back) {
+  state->read(record());
+  state->push(accepted_event{});
+  state->push(token_event{0, 0, "a", {1}, {}, {}});
+  BOOST_TEST(owner->read == 0U);
+  state->read(record());
+  BOOST_TEST(owner->read == 1U);
+  state->push(done_event{});
+  state->read(record());
+  run();
   BOOST_TEST(owner->read == 1U);
 }
 

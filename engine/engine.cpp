@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+// The public face of the engine.
+#include "troupe/engine.hpp"
+
+#include "engine/engine_state.hpp"
+
+#include <boost/asio/associated_cancellation_slot.hpp>
+#include <boost/asio/dispatch.hpp>
+
+#include <cassert>
+#include <optional>
+
+namespace troupe {
+namespace {
+
+namespace asio = boost::asio;
+
+/// Reads a stream to its end for a caller that wants the whole answer. Kept alive by its own pending read.
+class collector : public std::enable_shared_from_this<collector> {
+ public:
+  collector(std::shared_ptr<detail::engine_state> engine, request what, detail::generate_handler done) :
+      executor_(engine->executor), work_(detail::tracked(executor_)), done_(std::move(done)),
+      stream_(engine->submit(std::move(what))) {}
+
+  void begin() {
+    auto slot = asio::get_associated_cancellation_slot(*done_);
+    if (slot.is_connected())
+      slot.assign([weak = weak_from_this()](asio::cancellation_type_t) {
+        if (auto self = weak.lock()) self->stream_.cancel();
+      });
+    read();
+  }
+
+ private:
+  void read() {
+    stream_.async_read([self = shared_from_this()](boost::system::error_code ec, stream_event event) {
+      self->take(ec, std::move(event));
+    });
+  }
+
+  void take(boost::system::error_code ec, stream_event event) {
+    if (ec) return finish(error{errc::internal, "reading the answer failed: " + ec.message(), {}, 0});
+    if (auto* failed = std::get_if<failed_event>(&event)) return finish(std::move(failed->why));
+    if (auto* done = std::get_if<done_event>(&event)) {
+      answer_.reason = done->reason;
+      answer_.usage = done->usage;
+      answer_.model = std::move(done->model);
+      answer_.system_fingerprint = std::move(done->system_fingerprint);
+      return finish(std::move(answer_));
+    }
+    if (auto* accepted = std::get_if<accepted_event>(&event))
+      answer_.prompt_token_ids = std::move(accepted->prompt_token_ids);
+    if (auto* token = std::get_if<token_event>(&event)) {
+      answer_.text += token->text;
+      append(answer_.token_ids, token->token_ids);
+      append(answer_.logprobs, token->logprobs);
+      append(answer_.top_logprobs, token->top_logprobs);
+    }
+    read();
+  }
+
+  template<class T>
+  static void append(std::vector<T>& to, std::vector<T>& from) {
+    to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
+  }
+
+  void finish(result<completion> outcome) {
+    auto slot = asio::get_associated_cancellation_slot(*done_);
+    if (slot.is_connected()) slot.clear();
+    detail::generate_handler handler = std::move(*done_);
+    done_.reset();
+    detail::complete(executor_, std::move(handler), std::move(outcome));
+  }
+
+  asio::any_io_executor executor_, work_;
+  std::optional<detail::generate_handler> done_;
+  completion answer_;
+  stream stream_;
+};
+
+} // namespace
+
+engine::engine(asio::any_io_executor executor, engine_options options) :
+    state_(std::make_shared<detail::engine_state>(
+        executor, std::move(options), detail::real_environment(executor))) {}
+
+engine::~engine() {
+  // The actors end on their executor; the last one lets go of the state.
+  auto state = std::move(state_);
+  const asio::any_io_executor executor = state->executor;
+  asio::dispatch(executor, [s = std::move(state)]() mutable {
+    s->abandon();
+    auto* system = &s->system;
+    system->when_empty([s = std::move(s)]() mutable {
+      // Not inside the turn of the actor that ended last: its system must outlive it.
+      const asio::any_io_executor ex = s->executor;
+      asio::post(ex, [s = std::move(s)] {});
+    });
+  });
+}
+
+void engine::start(detail::start_handler done) {
+  state_->start(std::move(done));
+}
+
+stream engine::submit(request what) {
+  return state_->submit(std::move(what));
+}
+
+void engine::generate(request what, detail::generate_handler done) {
+  // By way of the executor, where the stream and the cancellation slot live.
+  auto collect = std::make_shared<collector>(state_, std::move(what), std::move(done));
+  asio::dispatch(state_->executor, [collect] { collect->begin(); });
+}
+
+void engine::shutdown(std::chrono::milliseconds limit, detail::start_handler done) {
+  asio::dispatch(state_->executor, [s = state_, limit, d = std::move(done)]() mutable {
+    s->shut_down(limit, std::move(d));
+  });
+}
+
+asio::any_io_executor engine::get_executor() const {
+  return state_->executor;
+}
+
+const model_info& engine::model() const {
+  assert(state_->host != nullptr);
+  return state_->host->info;
+}
+
+const memory_plan& engine::memory() const {
+  assert(state_->host != nullptr);
+  return state_->host->memory;
+}
+
+engine_stats engine::stats() const {
+  return state_->stats();
+}
+
+result<std::vector<std::int32_t>> engine::tokenize(std::string_view text, bool special, bool bos) const {
+  return state_->host->tokenize(text, special, bos);
+}
+
+std::string engine::detokenize(std::span<const std::int32_t> ids, bool special) const {
+  return state_->host->detokenize(ids, special);
+}
+
+result<std::string> engine::render_chat(const chat_prompt& chat) const {
+  return state_->host->render(chat);
+}
+
+std::string engine::sequence_diagram(std::uint64_t stream_id) const {
+  return state_->system.diagram(stream_id);
+}
+
+} // namespace troupe

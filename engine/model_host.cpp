@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/model_host.hpp"
+
+#include "kernels/cpu_backend.hpp"
+#include "models/detokenizer.hpp"
+#include "models/mapped_file.hpp"
+#include "models/model.hpp"
+#include "models/tokenizer.hpp"
+#include "plugins/host/scheme_registry.hpp"
+#include "runtime/base/log.hpp"
+
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <thread>
+
+namespace troupe::detail {
+namespace {
+
+/// Bytes that text, events and sockets of one admitted request may hold: the prompt's text and ids, the
+/// unread events.
+constexpr std::uint64_t request_buffer_bytes = 256U << 10;
+
+/// The host of a model file.
+class file_host final : public model_host {
+ public:
+  ~file_host() override { backend.reset(); } // waits for its step before weights and schemes go
+
+  result<std::vector<std::int32_t>> encode(const prompt& what) const override;
+  result<std::string> render(const chat_prompt& chat) const override;
+  result<std::vector<std::int32_t>> tokenize(std::string_view text, bool special, bool bos) const override {
+    models::encode_options o;
+    o.parse_special = special;
+    o.add_bos = bos;
+    return tokenizer->encode(text, o);
+  }
+  std::string detokenize(std::span<const std::int32_t> ids, bool special) const override {
+    return models::detokenize(*tokenizer, ids, special);
+  }
+  std::unique_ptr<actors::token_text>
+  make_text(std::span<const std::string> stops, bool show_special) const override {
+    return actors::make_token_text(*tokenizer, stops, show_special);
+  }
+
+  plugins::scheme_registry schemes;
+  std::shared_ptr<const models::model> model;
+  std::unique_ptr<const models::tokenizer> tokenizer;
+};
+
+/// Tells which numbers an answer came from: the file's content, the plan and the kernels.
+std::string
+fingerprint(const models::mapped_file& file, const models::execution_plan& plan, kernels::isa level) {
+  char text[64];
+  const auto content = XXH3_64bits(file.bytes().data(), file.bytes().size());
+  const char* kv = plan.kv == kernels::kv_type::f32   ? "f32"
+                   : plan.kv == kernels::kv_type::f16 ? "f16"
+                                                      : "bf16";
+  std::snprintf(
+      text, sizeof text, "%016llx-p%llu-%s-%s", static_cast<unsigned long long>(content),
+      static_cast<unsigned long long>(plan.number), std::string(kernels::isa_name(level)).c_str(), kv);
+  return text;
+}
+
+result<std::optional<kernels::isa>> wanted_isa(const engine_options& options) {
+  if (options.reference) return std::optional(kernels::isa::ref);
+  if (options.isa.empty()) return std::optional<kernels::isa>();
+  const auto level = kernels::parse_isa(options.isa);
+  if (!level)
+    return error{
+        errc::bad_config, "isa is \"" + options.isa + "\", one of ref, avx2, avx512, vnni, amx is allowed",
+        "isa", 0};
+  if (*level > kernels::best_isa())
+    return error{
+        errc::unsupported,
+        "isa is " + options.isa + ", this machine has " + std::string(kernels::isa_name(kernels::best_isa())),
+        "isa", 0};
+  return std::optional(*level);
+}
+
+/// Progress as one log line per tenth, for files that take a while.
+auto log_progress(std::uint64_t file_bytes) {
+  return [next = std::uint64_t{1}, file_bytes](std::uint64_t done, std::uint64_t total) mutable {
+    if (file_bytes < (1ULL << 30) || total == 0) return;
+    const std::uint64_t tenth = done * 10 / total;
+    if (tenth < next) return;
+    next = tenth + 1;
+    log().info("loading: {} %", tenth * 10);
+  };
+}
+
+void describe_model(file_host& host, const engine_options& options, std::string fingerprint_text) {
+  const models::model& m = *host.model;
+  model_info& info = host.info;
+  info.name = options.model_name;
+  if (info.name.empty()) { // the file's own name, without folder and ending
+    const auto slash = options.model_path.find_last_of('/');
+    info.name = slash == std::string::npos ? options.model_path : options.model_path.substr(slash + 1);
+    if (info.name.size() > 5 && info.name.ends_with(".gguf")) info.name.resize(info.name.size() - 5);
+  }
+  info.architecture = m.config.architecture;
+  info.path = options.model_path;
+  info.context = host.context;
+  info.vocabulary = m.config.vocab;
+  info.layers = m.config.layers;
+  info.end_of_sequence = models::end_of_generation_ids(m.vocabulary);
+  info.has_chat_template = false;
+  info.kernels = host.backend->describe();
+  info.system_fingerprint = std::move(fingerprint_text);
+}
+
+result<memory_plan> forecast(const file_host& host, const engine_options& options) {
+  const kernels::step_program& program = *host.model->program;
+  memory_demand demand;
+  demand.weights = host.model->weight_bytes;
+  demand.kv_block = program.kv.bytes_per_block();
+  demand.kv_block_tokens = program.kv.block_tokens;
+  demand.activations = host.backend->scratch_bytes(program, options.max_step_tokens, options.max_batch);
+  demand.buffers = (std::uint64_t{options.max_batch} + options.max_queue) * request_buffer_bytes;
+  demand.context = host.context;
+  demand.max_batch = options.max_batch;
+  demand.kv_memory = options.kv_memory_bytes;
+  // The weights are in memory already and no longer count as available.
+  return plan_memory(demand, available_memory() + demand.weights);
+}
+
+} // namespace
+
+result<std::string> file_host::render(const chat_prompt&) const {
+  return error{errc::unsupported, "no chat yet", {}, 0};
+}
+
+result<std::vector<std::int32_t>> file_host::encode(const prompt& what) const {
+  if (const auto* ids = std::get_if<std::vector<std::int32_t>>(&what)) return *ids;
+  if (const auto* text = std::get_if<std::string>(&what)) {
+    models::encode_options o;
+    o.parse_special = true;
+    o.add_bos = tokenizer->vocab().add_bos;
+    return tokenizer->encode(*text, o);
+  }
+  return error{errc::unsupported, "no chat yet", {}, 0};
+}
+
+host_result load_model_host(const engine_options& options) {
+  auto level = wanted_isa(options);
+  if (!level) return level.error();
+  auto file = models::mapped_file::open(options.model_path);
+  if (!file) return file.error();
+  const std::uint64_t file_bytes = file->bytes().size();
+  if (const std::uint64_t available = available_memory(); file_bytes > available)
+    return error{
+        errc::no_memory,
+        options.model_path + ": " + format_bytes(file_bytes) + " of weights, " + format_bytes(available) +
+            " of memory are available: use a smaller model",
+        {},
+        0};
+
+  auto host = std::make_shared<file_host>();
+  if (auto added = plugins::add_built_in_schemes(host->schemes); !added) return added.error();
+  models::model_options model_options;
+  model_options.find_scheme = [h = host.get()](std::string_view id) { return h->schemes.find(id); };
+  model_options.reference = options.reference;
+  model_options.threads = static_cast<int>(options.threads);
+  model_options.progress = log_progress(file_bytes);
+  auto model = models::load_model(options.model_path, model_options);
+  if (!model) return model.error();
+  host->model = std::move(*model);
+
+  auto tokenizer = models::make_tokenizer(host->model->vocabulary);
+  if (!tokenizer) return tokenizer.error();
+  host->tokenizer = std::move(*tokenizer);
+  kernels::cpu_backend_options backend_options;
+  backend_options.level = *level;
+  backend_options.threads = options.threads;
+  auto backend = kernels::make_cpu_backend(backend_options);
+  if (!backend) return backend.error();
+  const kernels::isa used = (*backend)->level();
+  host->backend = std::shared_ptr<kernels::backend>(std::move(*backend));
+
+  host->context = host->model->config.context;
+  if (options.max_context > 0) host->context = std::min(host->context, options.max_context);
+  auto memory = forecast(*host, options);
+  if (!memory) return memory.error();
+  host->memory = *memory;
+  if (auto pool = host->backend->create_pool(host->model->program->kv, host->memory.kv_blocks); !pool)
+    return pool.error();
+  host->block_tokens = host->model->program->kv.block_tokens;
+  host->plan_number = host->model->plan.number;
+  host->program = host->model->program;
+  describe_model(*host, options, fingerprint(*file, host->model->plan, used));
+  return std::shared_ptr<const model_host>(std::move(host));
+}
+
+} // namespace troupe::detail

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// Everything that a start loads: the model, its text side, its backend with the KV pool, and the memory plan.
+#pragma once
+
+#include "actors/token_text.hpp"
+#include "engine/memory_plan.hpp"
+#include "kernels/backend.hpp"
+#include "troupe/engine.hpp"
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace troupe::detail {
+
+/// A model ready to be served. Immutable once loaded, but for the backend, which the executor actor drives.
+/// Thread: any, concurrently.
+class model_host {
+ public:
+  virtual ~model_host() = default;
+
+  /// The prompt's ids as the model's file asks. In a text prompt the texts of special tokens are those
+  /// tokens; in a chat only the template's own are, never those in a message. Errors: bad_request,
+  /// bad_template, unsupported.
+  virtual result<std::vector<std::int32_t>> encode(const prompt& what) const = 0;
+  /// Errors: bad_template, unsupported (the model has no chat template).
+  virtual result<std::string> render(const chat_prompt& chat) const = 0;
+  virtual result<std::vector<std::int32_t>> tokenize(std::string_view text, bool special, bool bos) const = 0;
+  virtual std::string detokenize(std::span<const std::int32_t> ids, bool special) const = 0;
+  /// Detokeniser and stop strings of one request; lives no longer than this host.
+  virtual std::unique_ptr<actors::token_text>
+  make_text(std::span<const std::string> stops, bool show_special) const = 0;
+
+  memory_plan memory;
+  model_info info;
+  std::uint32_t context = 0;      ///< positions per sequence: the model's, or max_context
+  std::uint32_t block_tokens = 0; ///< positions of a KV block
+  std::uint64_t plan_number = 0;
+  std::shared_ptr<const kernels::step_program> program;
+  std::shared_ptr<kernels::backend> backend; ///< waits for its step before it goes
+};
+
+using host_result = result<std::shared_ptr<const model_host>>;
+
+/// Loads a model file for this machine. Blocks for as long as the disk and the packing take.
+/// Thread: any but the caller's I/O thread.
+/// Errors: bad_config, not_found, io, bad_file, unsupported, no_memory.
+host_result load_model_host(const engine_options& options);
+
+} // namespace troupe::detail

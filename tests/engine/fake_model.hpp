@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// A model host without a model: the next token is a function of the row's own token and position.
+#pragma once
+
+#include "engine/engine_state.hpp"
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/post.hpp>
+
+#include <string>
+#include <vector>
+
+namespace troupe::test {
+
+inline constexpr std::uint32_t vocabulary = 97;
+inline constexpr std::int32_t end_token = 96;
+
+/// What the fake model answers after `token` at `position`; never the end token.
+inline std::int32_t next_token(std::int32_t token, std::uint32_t position) {
+  return static_cast<std::int32_t>(
+      (static_cast<std::uint32_t>(token) * 31 + position * 17 + 5) % (vocabulary - 1));
+}
+
+/// The ids that follow `prompt`, computed alone.
+inline std::vector<std::int32_t> answer_alone(const std::vector<std::int32_t>& prompt, std::size_t count) {
+  std::vector<std::int32_t> all = prompt;
+  while (all.size() < prompt.size() + count)
+    all.push_back(next_token(all.back(), static_cast<std::uint32_t>(all.size() - 1)));
+  return {all.begin() + static_cast<std::ptrdiff_t>(prompt.size()), all.end()};
+}
+
+/// Answers at once on the given executor, or when told to if `held`.
+class fake_backend final : public kernels::backend {
+ public:
+  explicit fake_backend(boost::asio::any_io_executor ex) : executor_(std::move(ex)) {}
+
+  result<void> create_pool(const kernels::kv_layout&, std::uint32_t) override { return {}; }
+  void submit(
+      std::shared_ptr<const kernels::step_program>, kernels::step_input input,
+      std::function<void(kernels::step_result)> done) override {
+    ++steps;
+    most_sequences = std::max(most_sequences, input.sequences.size());
+    kernels::step_result r;
+    r.step_seq = input.step_seq;
+    r.duration_ns = 1'000'000;
+    r.failed = fail_steps > 0 && fail_steps-- > 0;
+    if (r.failed) r.failure = "told to";
+    for (std::uint32_t i = 0; i < input.rows.size(); ++i) {
+      const kernels::step_row& row = input.rows[i];
+      if (row.want == kernels::row_output::none) continue;
+      kernels::row_result out;
+      out.row = i;
+      out.token = next_token(row.token, row.position);
+      if (row.token == poison) out.flags = kernels::row_not_finite;
+      r.rows.push_back(std::move(out));
+    }
+    waiting_ = [d = std::move(done), r = std::move(r)]() mutable { d(std::move(r)); };
+    if (!held) release();
+  }
+  void release() {
+    if (waiting_) boost::asio::post(executor_, std::exchange(waiting_, {}));
+  }
+  std::string describe() const override { return "fake"; }
+  std::uint64_t scratch_bytes(const kernels::step_program&, std::uint32_t, std::uint32_t) const override {
+    return 0;
+  }
+
+  bool held = false;
+  std::uint32_t fail_steps = 0;
+  std::int32_t poison = -1; ///< rows with this input token are not finite
+  std::uint64_t steps = 0;
+  std::size_t most_sequences = 0;
+
+ private:
+  boost::asio::any_io_executor executor_;
+  std::function<void()> waiting_;
+};
+
+/// Each token is one letter of text; the text of a prompt is its bytes, one token each.
+class fake_text final : public actors::token_text {
+ public:
+  explicit fake_text(std::span<const std::string> stops) : stops_(stops.begin(), stops.end()) {}
+  piece push(std::int32_t token) override {
+    std::string text(1, static_cast<char>('!' + token % 90));
+    for (const std::string& s : stops_)
+      if (s == text) return {"", true};
+    return {std::move(text), false};
+  }
+  std::string flush() override { return {}; }
+  std::string_view bytes_of(std::int32_t) const override { return "x"; }
+
+ private:
+  std::vector<std::string> stops_;
+};
+
+class fake_host final : public detail::model_host {
+ public:
+  fake_host(boost::asio::any_io_executor ex, std::uint32_t blocks) {
+    backend_of_test = std::make_shared<fake_backend>(std::move(ex));
+    backend = backend_of_test;
+    context = 256;
+    block_tokens = 8;
+    memory.kv_blocks = blocks;
+    memory.kv_block_tokens = block_tokens;
+    program = std::make_shared<kernels::step_program>();
+    info.name = "fake";
+    info.vocabulary = vocabulary;
+    info.context = context;
+    info.end_of_sequence = {end_token};
+    info.system_fingerprint = "fake-1";
+  }
+  result<std::vector<std::int32_t>> encode(const prompt& what) const override {
+    if (const auto* ids = std::get_if<std::vector<std::int32_t>>(&what)) return *ids;
+    if (const auto* text = std::get_if<std::string>(&what)) return tokenize(*text, false, false);
+    return error{errc::unsupported, "no chat template", {}, 0};
+  }
+  result<std::string> render(const chat_prompt&) const override {
+    return error{errc::unsupported, "no chat template", {}, 0};
+  }
+  result<std::vector<std::int32_t>> tokenize(std::string_view text, bool, bool) const override {
+    std::vector<std::int32_t> ids;
+    for (const char c : text) ids.push_back(static_cast<unsigned char>(c) % (vocabulary - 1));
+    return ids;
+  }
+  std::string detokenize(std::span<const std::int32_t> ids, bool) const override {
+    return std::string(ids.size(), 'x');
+  }
+  std::unique_ptr<actors::token_text> make_text(std::span<const std::string> stops, bool) const override {
+    return std::make_unique<fake_text>(stops);
+  }
+
+  std::shared_ptr<fake_backend> backend_of_test;
+};
+
+} // namespace troupe::test
