@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/model.hpp"
+
+#include "tests/models/gguf_builder.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <functional>
+#include <map>
+
+using namespace troupe;
+using namespace troupe::models;
+using namespace troupe::models::test;
+
+namespace {
+
+/// A whole Llama file of one layer, every part of which a test may leave out or bend.
+struct llama_file {
+  std::map<std::string, std::uint32_t> numbers{
+      {"llama.block_count", 1},           {"llama.context_length", 64},
+      {"llama.embedding_length", 8},      {"llama.feed_forward_length", 12},
+      {"llama.attention.head_count", 2},  {"llama.attention.head_count_kv", 1},
+      {"tokenizer.ggml.bos_token_id", 0}, {"tokenizer.ggml.eos_token_id", 1}};
+  std::map<std::string, float> reals{{"llama.attention.layer_norm_rms_epsilon", 1e-5F}};
+  std::map<std::string, std::string> texts{
+      {"general.architecture", "llama"}, {"tokenizer.ggml.model", "gpt2"}, {"tokenizer.ggml.pre", "gpt-2"}};
+  std::map<std::string, std::vector<std::uint64_t>> tensors{
+      {"token_embd.weight", {8, 3}},      {"output_norm.weight", {8}},
+      {"blk.0.attn_norm.weight", {8}},    {"blk.0.ffn_norm.weight", {8}},
+      {"blk.0.attn_q.weight", {8, 8}},    {"blk.0.attn_k.weight", {8, 4}},
+      {"blk.0.attn_v.weight", {8, 4}},    {"blk.0.attn_output.weight", {8, 8}},
+      {"blk.0.ffn_gate.weight", {8, 12}}, {"blk.0.ffn_up.weight", {8, 12}},
+      {"blk.0.ffn_down.weight", {12, 8}}};
+  std::vector<std::string> tokens{"a", "b", "c"};
+
+  std::string bytes() const {
+    gguf_builder file;
+    for (const auto& [key, value] : texts) file.text(key, value);
+    for (const auto& [key, value] : numbers) file.u32(key, value);
+    for (const auto& [key, value] : reals) file.value(key, 6, raw(value));
+    std::string encoded;
+    for (const auto& token : tokens) encoded += raw_string(token);
+    file.array("tokenizer.ggml.tokens", 8, tokens.size(), encoded);
+    for (const auto& [name, ne] : tensors) {
+      std::uint64_t elements = 1;
+      for (const std::uint64_t extent : ne) elements *= extent;
+      std::string data;
+      for (std::uint64_t i = 0; i < elements; ++i) data += raw(0.01F * static_cast<float>(i % 17));
+      file.add(name, ne, ggml_type::f32, data);
+    }
+    return file.bytes();
+  }
+
+  result<std::shared_ptr<const model>> load(const model_options& options = {}) const {
+    const std::string all = bytes();
+    const auto file = gguf_file::parse(as_bytes(all), "test.gguf");
+    BOOST_REQUIRE_MESSAGE(file, file.error().message);
+    return load_model(*file, options);
+  }
+};
+
+/// Bends a file and returns the error's text, which starts with the file's name.
+std::string refusal(const std::function<void(llama_file&)>& bend, errc code = errc::bad_file) {
+  llama_file file;
+  bend(file);
+  const auto loaded = file.load();
+  BOOST_REQUIRE(!loaded);
+  BOOST_TEST((loaded.error().code == code), loaded.error().message);
+  BOOST_TEST(loaded.error().message.starts_with("test.gguf"));
+  return loaded.error().message;
+}
+
+bool mentions(const std::string& message, std::string_view what) {
+  const bool found = message.find(what) != std::string::npos;
+  if (!found) BOOST_TEST_MESSAGE("'" << message << "' does not mention '" << what << "'");
+  return found;
+}
+
+} // namespace
+
+BOOST_AUTO_TEST_SUITE(model_files)
+
+BOOST_AUTO_TEST_CASE(a_whole_file_becomes_a_program) {
+  const auto loaded = llama_file{}.load();
+  BOOST_REQUIRE_MESSAGE(loaded, loaded.error().message);
+  const model& m = **loaded;
+  BOOST_TEST(m.config.layers == 1U);
+  BOOST_TEST(m.config.head_dim == 4U);
+  BOOST_TEST(m.config.rope_dims == 4U);
+  BOOST_TEST(m.config.kv_heads == 1U);
+  BOOST_TEST(m.config.vocab == 3U);
+  BOOST_TEST(m.config.tied_head);
+  BOOST_TEST(m.weights.head == m.weights.embedding);
+  BOOST_TEST(m.weights.layers[0].qkv.size() == 1U); // equal types are merged
+  BOOST_TEST(m.program->ops.size() == 12U);
+  BOOST_TEST(m.program->context == 64U);
+  BOOST_TEST(m.kv_bytes_per_block == 2U * 32 * 4 * 2);
+  BOOST_TEST(m.parameters == 8U * 3 + 3 * 8 + 8 * 8 + 2 * 8 * 4 + 8 * 8 + 3 * 8 * 12);
+  BOOST_TEST((m.program->kv.type == kernels::kv_type::f16));
+  BOOST_TEST(!m.metadata.empty());
+}
+
+BOOST_AUTO_TEST_CASE(the_reference_path_keeps_its_cache_in_single_precision) {
+  model_options options;
+  options.reference = true;
+  const auto loaded = llama_file{}.load(options);
+  BOOST_REQUIRE(loaded);
+  BOOST_TEST(((*loaded)->program->kv.type == kernels::kv_type::f32));
+  BOOST_TEST((*loaded)->kv_bytes_per_block == 2U * 32 * 4 * 4);
+}
+
+BOOST_AUTO_TEST_CASE(another_architecture_is_refused_with_the_list_of_those_that_run) {
+  const auto message =
+      refusal([](auto& f) { f.texts["general.architecture"] = "gemma3"; }, errc::unsupported);
+  BOOST_TEST(mentions(message, "'gemma3'"));
+  BOOST_TEST(mentions(message, "supported: llama"));
+}
+
+BOOST_AUTO_TEST_CASE(missing_keys_and_tensors_are_named) {
+  for (const char* key :
+       {"llama.block_count", "llama.context_length", "llama.embedding_length", "llama.feed_forward_length",
+        "llama.attention.head_count"})
+    BOOST_TEST(mentions(refusal([&](auto& f) { f.numbers.erase(key); }), key));
+  for (const auto& [name, ne] : llama_file{}.tensors)
+    BOOST_TEST(mentions(refusal([&](auto& f) { f.tensors.erase(name); }), name));
+}
+
+BOOST_AUTO_TEST_CASE(numbers_out_of_range_are_named_with_their_range) {
+  const auto out_of_range = [](const char* key, std::uint32_t value) {
+    const auto message = refusal([&](auto& f) { f.numbers[key] = value; });
+    BOOST_TEST(mentions(message, key));
+    BOOST_TEST(mentions(message, std::to_string(value)));
+    BOOST_TEST(mentions(message, ".."));
+  };
+  out_of_range("llama.block_count", 0);
+  out_of_range("llama.block_count", 4000000000U);
+  out_of_range("llama.embedding_length", 1U << 30);
+  out_of_range("llama.feed_forward_length", 0);
+  out_of_range("llama.context_length", 0);
+  out_of_range("llama.attention.head_count", 0);
+  out_of_range("llama.attention.head_count_kv", 3);
+  out_of_range("llama.rope.dimension_count", 6);
+  out_of_range("llama.attention.key_length", 0);
+  BOOST_TEST(mentions(refusal([](auto& f) { f.numbers["llama.rope.dimension_count"] = 3; }), "even"));
+  BOOST_TEST(
+      mentions(refusal([](auto& f) { f.reals["llama.rope.freq_base"] = -1.0F; }), "llama.rope.freq_base"));
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  BOOST_TEST(mentions(
+      refusal([&](auto& f) { f.reals["llama.attention.layer_norm_rms_epsilon"] = nan; }), "epsilon"));
+}
+
+BOOST_AUTO_TEST_CASE(heads_that_do_not_fit_each_other_are_refused) {
+  const auto message = refusal([](auto& f) {
+    f.numbers["llama.attention.head_count"] = 4;
+    f.numbers["llama.attention.head_count_kv"] = 3;
+  });
+  BOOST_TEST(mentions(message, "4 attention heads"));
+  BOOST_TEST(mentions(message, "3 KV heads"));
+}
+
+BOOST_AUTO_TEST_CASE(tensors_of_a_wrong_shape_are_named_with_the_shape_they_need) {
+  BOOST_TEST(mentions(
+      refusal([](auto& f) {
+        f.tensors["blk.0.ffn_up.weight"] = {12, 8};
+      }),
+      "[8, 12] is needed"));
+  BOOST_TEST(mentions(
+      refusal([](auto& f) {
+        f.tensors["blk.0.attn_k.weight"] = {8, 8};
+      }),
+      "blk.0.attn_k.weight"));
+  BOOST_TEST(mentions(refusal([](auto& f) { f.tensors["output_norm.weight"] = {9}; }), "output_norm.weight"));
+  BOOST_TEST(mentions(
+      refusal([](auto& f) {
+        f.tensors["token_embd.weight"] = {9, 3};
+      }),
+      "token_embd.weight"));
+  BOOST_TEST(mentions(
+      refusal([](auto& f) {
+        f.tensors["blk.0.attn_q.weight"] = {8, 2, 4};
+      }),
+      "blk.0.attn_q.weight"));
+}
+
+BOOST_AUTO_TEST_CASE(what_the_computation_would_leave_out_is_refused) {
+  const auto bias = refusal([](auto& f) { f.tensors["blk.0.attn_q.bias"] = {8}; }, errc::unsupported);
+  BOOST_TEST(mentions(bias, "blk.0.attn_q.bias"));
+  for (const char* key : {"llama.expert_count", "llama.attention.sliding_window"})
+    BOOST_TEST(mentions(refusal([&](auto& f) { f.numbers[key] = 8; }, errc::unsupported), key));
+  BOOST_TEST(mentions(
+      refusal([](auto& f) { f.texts["llama.rope.scaling.type"] = "yarn"; }, errc::unsupported), "'yarn'"));
+  llama_file fine;
+  fine.numbers["llama.expert_count"] = 0; // says that there are none
+  BOOST_TEST(fine.load().has_value());
+}
+
+BOOST_AUTO_TEST_CASE(the_vocabulary_and_the_table_must_fit) {
+  BOOST_TEST(mentions(refusal([](auto& f) { f.numbers["llama.vocab_size"] = 4; }), "llama.vocab_size"));
+  const auto message = refusal([](auto& f) { f.tokens = {"a", "b", "c", "d"}; });
+  BOOST_TEST(mentions(message, "4 tokens"));
+  llama_file padded;
+  padded.tensors["token_embd.weight"] = {8, 5}; // a padded table is fine
+  const auto loaded = padded.load();
+  BOOST_REQUIRE_MESSAGE(loaded, loaded.error().message);
+  BOOST_TEST((*loaded)->config.vocab == 5U);
+}
+
+BOOST_AUTO_TEST_CASE(a_head_of_its_own_is_used) {
+  llama_file file;
+  file.tensors["output.weight"] = {8, 3};
+  const auto loaded = file.load();
+  BOOST_REQUIRE(loaded);
+  BOOST_TEST(!(*loaded)->config.tied_head);
+  BOOST_TEST((*loaded)->weights.head != (*loaded)->weights.embedding);
+}
+
+BOOST_AUTO_TEST_CASE(rope_frequencies_follow_base_scale_and_factors) {
+  model_config config;
+  config.rope_dims = 4;
+  config.rope_base = 100.0F;
+  auto f = rope_inverse_frequencies(config, {});
+  BOOST_TEST(f[0] == 1.0F);
+  BOOST_TEST(f[1] == 0.1F);
+  config.rope_scale = 2.0F;
+  f = rope_inverse_frequencies(config, {1.0F, 4.0F});
+  BOOST_TEST(f[0] == 0.5F);
+  BOOST_TEST(f[1] == 0.0125F);
+  llama_file scaled;
+  scaled.texts["llama.rope.scaling.type"] = "linear";
+  scaled.reals["llama.rope.scaling.factor"] = 4.0F;
+  const auto loaded = scaled.load();
+  BOOST_REQUIRE(loaded);
+  BOOST_TEST((*loaded)->config.rope_scale == 4.0F);
+}
+
+BOOST_AUTO_TEST_CASE(a_decoder_refuses_weights_of_another_shape_or_scheme) {
+  const auto loaded = llama_file{}.load();
+  BOOST_REQUIRE(loaded);
+  auto weights = (*loaded)->weights;
+  execution_plan plan;
+  plan.layer_schemes = {"dense.f16"};
+  auto built = build_decoder((*loaded)->config, weights, plan);
+  BOOST_REQUIRE(!built);
+  BOOST_TEST(mentions(built.error().message, "dense.f16"));
+  plan.layer_schemes = {"dense.f32"};
+  BOOST_TEST(build_decoder((*loaded)->config, weights, plan).has_value());
+  std::swap(weights.layers[0].gate, weights.layers[0].down);
+  built = build_decoder((*loaded)->config, weights, {});
+  BOOST_REQUIRE(!built);
+  BOOST_TEST(mentions(built.error().message, "layer 0 gate"));
+}
+
+BOOST_AUTO_TEST_CASE(a_file_that_is_not_there_is_not_found) {
+  const auto loaded = load_model("/nonexistent/model.gguf", {});
+  BOOST_REQUIRE(!loaded);
+  BOOST_TEST((loaded.error().code == errc::not_found));
+}
+
+BOOST_AUTO_TEST_SUITE_END()
