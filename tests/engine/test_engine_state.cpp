@@ -155,9 +155,8 @@ BOOST_AUTO_TEST_CASE(a_cancelled_request_frees_its_blocks_and_ends_as_cancelled)
 BOOST_AUTO_TEST_CASE(dropping_the_stream_cancels_even_before_the_engine_saw_it) {
   start();
   { stream s = engine->submit(ask({1, 2, 3}, 200)); }
-  run_until(
-      [&] { return engine->stats().running == 0 && engine->stats().kv_free == engine->stats().kv_total; });
-  BOOST_TEST(engine->stats().cancelled + engine->stats().failed.size() == 1U);
+  run_until([&] { return engine->stats().cancelled + engine->stats().failed.size() == 1U; });
+  BOOST_TEST(engine->stats().kv_free == engine->stats().kv_total);
 }
 
 BOOST_AUTO_TEST_CASE(an_unread_stream_pauses_its_request_and_reading_resumes_it) {
