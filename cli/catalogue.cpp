@@ -4,15 +4,9 @@
 
 #include "config/nearest.hpp"
 
-#include <openssl/evp.h>
 #include <toml++/toml.h>
 
-#include <array>
-#include <cerrno>
-#include <cstdio>
 #include <cstdlib>
-#include <cstring>
-#include <memory>
 
 namespace troupe::cli {
 
@@ -91,28 +85,6 @@ std::string resolve_model(const std::string& path_or_name) {
         errc::not_found,
         "the model " + model->name + " is not on this machine; fetch it with: troupe pull " + model->name);
   return file.string();
-}
-
-result<std::string> sha256_of_file(const std::filesystem::path& path) {
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"), &std::fclose);
-  if (!file) return error{errc::io, path.string() + ": " + std::strerror(errno), {}, 0};
-  const std::unique_ptr<EVP_MD_CTX, void (*)(EVP_MD_CTX*)> hash(EVP_MD_CTX_new(), &EVP_MD_CTX_free);
-  if (!hash || EVP_DigestInit_ex(hash.get(), EVP_sha256(), nullptr) != 1)
-    return error{errc::internal, "SHA-256 is not available in this libcrypto", {}, 0};
-  std::vector<unsigned char> block(1U << 20);
-  while (const std::size_t count = std::fread(block.data(), 1, block.size(), file.get()))
-    EVP_DigestUpdate(hash.get(), block.data(), count);
-  if (std::ferror(file.get()) != 0) return error{errc::io, path.string() + ": read error", {}, 0};
-  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
-  unsigned length = 0;
-  EVP_DigestFinal_ex(hash.get(), digest.data(), &length);
-  std::string text;
-  constexpr char digits[] = "0123456789abcdef";
-  for (unsigned i = 0; i < length; ++i) {
-    text += digits[digest[i] >> 4];
-    text += digits[digest[i] & 15];
-  }
-  return text;
 }
 
 } // namespace troupe::cli

@@ -35,7 +35,4 @@ std::filesystem::path model_cache();
 /// a catalogue name. Throws `failure` that says how to get the model.
 std::string resolve_model(const std::string& path_or_name);
 
-/// Lower-case hexadecimal SHA-256 of a file's bytes. Errors: io.
-result<std::string> sha256_of_file(const std::filesystem::path& path);
-
 } // namespace troupe::cli

@@ -4,6 +4,7 @@
 #include "cli/catalogue.hpp"
 #include "cli/child_process.hpp"
 #include "cli/command.hpp"
+#include "cli/sha256.hpp"
 #include "cli/text.hpp"
 #include "config/settings.hpp"
 

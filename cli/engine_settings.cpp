@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Settings to engine options, field by field.
+#include "cli/engine_settings.hpp"
+
+#include "cli/catalogue.hpp"
+#include "runtime/base/log.hpp"
+
+namespace troupe::cli {
+
+engine_options make_engine_options(const config::settings& all) {
+  const auto& from = all.engine;
+  engine_options out;
+  out.model_path = resolve_model(all.model.path);
+  out.model_name = all.model.name;
+  out.isa = from.isa;
+  out.reference = from.reference;
+  out.threads = from.threads;
+  out.kv_memory_bytes = from.kv_memory;
+  out.max_batch = from.max_batch;
+  out.max_step_tokens = from.max_step_tokens;
+  out.max_wait_ms = from.max_wait_ms;
+  out.max_queue = from.max_queue;
+  out.max_context = from.max_context;
+  out.stream_credit = from.stream_credit;
+  out.slow_consumer_ms = from.slow_consumer_ms;
+  out.queue_timeout_ms = from.queue_timeout_ms;
+  out.kv_high_watermark = from.kv_high_watermark;
+  out.kv_low_watermark = from.kv_low_watermark;
+  out.preempt_every = from.preempt_every;
+  out.trace_dir = from.trace_dir;
+  return out;
+}
+
+void apply_log_level(const config::settings& all) {
+  log().set_level(spdlog::level::from_str(all.log.level));
+}
+
+} // namespace troupe::cli

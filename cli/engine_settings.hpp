@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// From the settings of the program to those of an engine.
+#pragma once
+
+#include "config/settings.hpp"
+#include "troupe/engine.hpp"
+
+namespace troupe::cli {
+
+/// Finds the model as well. Throws `failure` when it is not on this machine.
+engine_options make_engine_options(const config::settings& all);
+
+/// Gives the logger the level of `log.level`.
+void apply_log_level(const config::settings& all);
+
+} // namespace troupe::cli

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// `troupe inspect`: what is in a model file, and whether it can be run.
+#include "cli/arguments.hpp"
+#include "cli/catalogue.hpp"
+#include "cli/command.hpp"
+#include "cli/text.hpp"
+#include "models/gguf_file.hpp"
+#include "models/model_config.hpp"
+
+#include <cstdio>
+#include <map>
+
+namespace troupe::cli {
+
+namespace {
+
+struct type_sum {
+  std::uint64_t tensors = 0, elements = 0, bytes = 0;
+};
+
+void row(const char* name, const std::string& text) {
+  std::printf("%-14s %s\n", name, text.c_str());
+}
+
+void print_shape(const models::model_config& shape) {
+  const auto number = [](std::uint64_t n) { return std::to_string(n); };
+  row("architecture", shape.architecture + (shape.name.empty() ? "" : ", \"" + one_line(shape.name) + '"'));
+  row("layers", number(shape.layers) + ", hidden " + number(shape.hidden) + ", feed-forward " +
+                    number(shape.intermediate));
+  row("attention", number(shape.heads) + " heads, " + number(shape.kv_heads) + " of keys and values, " +
+                       number(shape.head_dim) + " wide");
+  row("vocabulary",
+      number(shape.vocab) + " tokens" + (shape.tied_head ? ", head tied to the embedding" : ""));
+  row("context", number(shape.context) + " positions");
+  row("KV per token",
+      human_bytes(std::uint64_t{4} * shape.layers * shape.kv_heads * shape.head_dim) + " at 16 bits");
+}
+
+} // namespace
+
+int inspect_command(const std::vector<std::string>& words) {
+  std::string path;
+  bool tensors = false, metadata = false;
+  arguments options(
+      "inspect", "Checks a model file and prints what is in it; exit status 1 if it cannot be run.");
+  options.positional("FILE", path, "GGUF file or catalogue name", true);
+  options.flag("--tensors", tensors, "list every tensor");
+  options.flag("--metadata", metadata, "list every metadata key");
+  if (!options.parse(words)) return 0;
+  const auto file = models::gguf_file::open(resolve_model(path)).value();
+  row("file", one_line(file.name()) + ", " + human_bytes(file.file_bytes()) + ", GGUF version " +
+                  std::to_string(file.version()) + ", aligned to " + std::to_string(file.alignment()));
+  const auto shape = models::read_model_config(file);
+  if (shape) print_shape(*shape);
+
+  std::map<std::string_view, type_sum> sums;
+  std::uint64_t parameters = 0;
+  for (const models::gguf_tensor& tensor : file.tensors()) {
+    type_sum& sum = sums[models::type_info(tensor.type).name];
+    ++sum.tensors;
+    sum.elements += tensor.elements;
+    sum.bytes += tensor.data.size();
+    parameters += tensor.elements;
+  }
+  row("parameters", std::to_string(parameters) + " in " + std::to_string(file.tensors().size()) + " tensors");
+  for (const auto& [name, sum] : sums)
+    row("", std::string(name) + ": " + std::to_string(sum.tensors) + " tensors, " +
+                std::to_string(sum.elements) + " elements, " + human_bytes(sum.bytes));
+  if (metadata)
+    for (const models::gguf_value& value : file.metadata())
+      std::printf("%-32s %s\n", one_line(value.key).c_str(), models::describe(value).c_str());
+  if (tensors)
+    for (const models::gguf_tensor& tensor : file.tensors())
+      std::printf("%-32s %s\n", one_line(tensor.name).c_str(), models::describe(tensor).c_str());
+  if (!shape) throw failure(shape.error());
+  return 0;
+}
+
+} // namespace troupe::cli

@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: Apache-2.0
+// One coroutine per request in flight, all on one thread.
+#include "cli/load_generator.hpp"
+
+#include "cli/http_response_reader.hpp"
+#include "runtime/base/error.hpp"
+
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/read.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/write.hpp>
+#include <boost/json.hpp>
+
+#include <array>
+#include <ctime>
+#include <memory>
+#include <random>
+
+namespace troupe::cli {
+
+namespace {
+
+namespace asio = boost::asio;
+namespace json = boost::json;
+using tcp = asio::ip::tcp;
+using clock = std::chrono::steady_clock;
+
+constexpr auto values = asio::as_tuple(asio::use_awaitable);
+
+double seconds(clock::duration d) {
+  return std::chrono::duration<double>(d).count();
+}
+
+double cpu_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+// What the events of one answer tell, as they come.
+class answer_meter {
+ public:
+  explicit answer_meter(clock::time_point due) : due_(due) {}
+
+  void event(std::string_view data, clock::time_point now, load_sample& sample) {
+    if (data == "[DONE]") {
+      ended_ = true;
+      return;
+    }
+    boost::system::error_code failed;
+    const json::value parsed = json::parse(data, failed);
+    const json::object* object = failed ? nullptr : parsed.if_object();
+    if (object == nullptr) {
+      sample.problem = "an event that is not a JSON object";
+      return;
+    }
+    if (const json::value* bad = object->if_contains("error"); bad != nullptr && !bad->is_null()) {
+      sample.problem = "error event: " + json::serialize(*bad);
+      return;
+    }
+    if (const json::value* usage = object->if_contains("usage"); usage != nullptr && usage->is_object()) {
+      reported_ = number(usage->get_object(), "completion_tokens");
+      sample.prompt_tokens = number(usage->get_object(), "prompt_tokens");
+    }
+    if (has_token(*object)) arrived(now, sample);
+  }
+
+  void finish(clock::time_point now, load_sample& sample) {
+    sample.whole = seconds(now - due_);
+    sample.tokens = reported_ > 0 ? reported_ : chunks_;
+    if (sample.tokens > 1 && chunks_ > 1) sample.per_token = seconds(last_ - first_) / (sample.tokens - 1);
+    if (!ended_ && sample.problem.empty()) sample.problem = "the answer was cut";
+  }
+
+ private:
+  static std::uint32_t number(const json::object& object, std::string_view key) {
+    const json::value* value = object.if_contains(key);
+    boost::system::error_code failed;
+    const auto n = value == nullptr ? 0 : value->to_number<std::uint32_t>(failed);
+    return failed ? 0 : n;
+  }
+  static bool has_text(const json::object& object, std::string_view key) {
+    const json::value* value = object.if_contains(key);
+    return value != nullptr && value->is_string() && !value->get_string().empty();
+  }
+  // Text of a completion, or of a chat's delta.
+  static bool has_token(const json::object& object) {
+    const json::value* choices = object.if_contains("choices");
+    if (choices == nullptr || !choices->is_array()) return false;
+    for (const json::value& choice : choices->get_array()) {
+      if (!choice.is_object()) continue;
+      if (has_text(choice.get_object(), "text")) return true;
+      const json::value* delta = choice.get_object().if_contains("delta");
+      if (delta != nullptr && delta->is_object() && has_text(delta->get_object(), "content")) return true;
+    }
+    return false;
+  }
+  void arrived(clock::time_point now, load_sample& sample) {
+    if (chunks_++ == 0) {
+      first_ = now;
+      sample.first = seconds(now - due_);
+    } else {
+      sample.longest_gap = std::max(sample.longest_gap, seconds(now - last_));
+    }
+    last_ = now;
+  }
+
+  clock::time_point due_, first_, last_;
+  std::uint32_t chunks_ = 0, reported_ = 0;
+  bool ended_ = false;
+};
+
+class generator {
+ public:
+  explicit generator(const load_options& options) : options_(options), random_(options.seed) {}
+
+  load_result run() {
+    resolve();
+    if (options_.model.empty()) options_.model = first_model();
+    result_.samples.resize(options_.requests);
+    lay_out();
+    const double cpu = cpu_seconds();
+    began_ = clock::now();
+    if (options_.rate > 0) {
+      start(open_loop());
+    } else {
+      for (std::uint32_t i = 0; i < std::min(options_.clients, options_.requests); ++i) start(closed_loop());
+    }
+    io_.restart();
+    io_.run();
+    if (broken_) std::rethrow_exception(broken_);
+    result_.wall_s = seconds(clock::now() - began_);
+    result_.cpu_s = cpu_seconds() - cpu;
+    return std::move(result_);
+  }
+
+ private:
+  struct plan {
+    std::string body;
+    double due = 0; // seconds after the start, open loop only
+  };
+
+  void start(asio::awaitable<void> work) {
+    asio::co_spawn(io_, std::move(work), [this](std::exception_ptr failed) {
+      if (failed && !broken_) broken_ = failed;
+    });
+  }
+
+  void resolve() {
+    tcp::resolver resolver(io_);
+    boost::system::error_code failed;
+    const auto found = resolver.resolve(options_.host, options_.port, failed);
+    if (failed || found.empty())
+      throw failure(errc::io, options_.host + ':' + options_.port + ": " + failed.message());
+    // The first address that answers; the server is there for the whole run.
+    for (const auto& entry : found) {
+      tcp::socket probe(io_);
+      probe.connect(entry.endpoint(), failed);
+      if (!failed) {
+        endpoint_ = entry.endpoint();
+        return;
+      }
+    }
+    throw failure(
+        errc::io,
+        options_.host + ':' + options_.port + ": no server answers there (" + failed.message() + ")");
+  }
+
+  std::string first_model() {
+    tcp::socket socket(io_);
+    boost::system::error_code failed;
+    socket.connect(endpoint_, failed);
+    const std::string request =
+        "GET " + options_.prefix + "/v1/models HTTP/1.1\r\nHost: " + host() + "\r\nConnection: close\r\n\r\n";
+    asio::write(socket, asio::buffer(request), failed);
+    http_response_reader reader;
+    std::string body;
+    std::array<char, 4096> block{};
+    while (!failed && !reader.complete()) {
+      const auto count = socket.read_some(asio::buffer(block), failed);
+      if (!reader.feed({block.data(), count}, body)) break;
+    }
+    const json::value parsed = json::parse(body, failed);
+    if (reader.status() == 200 && !failed)
+      if (const json::value* id = parsed.find_pointer("/data/0/id", failed); id != nullptr && id->is_string())
+        return std::string(id->get_string());
+    throw failure(errc::io, "the server does not list its models at /v1/models; name one with --model");
+  }
+
+  std::string host() const { return options_.host + ':' + options_.port; }
+
+  // All bodies before the first request, so that the measured time has none of this work.
+  void lay_out() {
+    std::uniform_int_distribution<std::uint32_t> length(options_.words_least, options_.words_most);
+    std::exponential_distribution<double> pause(options_.rate > 0 ? options_.rate : 1);
+    std::size_t at = 0;
+    double due = 0;
+    for (std::uint32_t i = 0; i < options_.requests; ++i) {
+      std::string prompt;
+      for (std::uint32_t n = length(random_); n > 0; --n) {
+        (prompt += prompt.empty() ? "" : " ") += options_.words[at];
+        at = (at + 1) % options_.words.size();
+      }
+      // One more word, so that prompts differ when the text has been used up once.
+      at = (at + 1) % options_.words.size();
+      json::object body{
+          {"model", options_.model},
+          {"max_tokens", options_.max_tokens},
+          {"temperature", options_.temperature},
+          {"stream", true},
+          {"stream_options", {{"include_usage", true}}}};
+      if (options_.ignore_eos) body["ignore_eos"] = true;
+      if (options_.chat)
+        body["messages"] = json::array{json::object{{"role", "user"}, {"content", prompt}}};
+      else
+        body["prompt"] = prompt;
+      for (const auto& [key, value] : options_.extra) body[key] = json::parse(value);
+      plans_.push_back({json::serialize(body), due});
+      due += pause(random_);
+    }
+  }
+
+  asio::awaitable<void> closed_loop() {
+    while (next_ < options_.requests) {
+      const std::uint32_t index = next_++;
+      const auto due = clock::now();
+      co_await one(index, due);
+    }
+  }
+
+  // Requests leave when they are due, however many are still running; waiting counts as latency.
+  asio::awaitable<void> open_loop() {
+    asio::steady_timer timer(io_);
+    while (next_ < options_.requests) {
+      const std::uint32_t index = next_++;
+      const auto due = began_ + std::chrono::duration_cast<clock::duration>(
+                                    std::chrono::duration<double>(plans_[index].due));
+      timer.expires_at(due);
+      const auto [code] = co_await timer.async_wait(values);
+      if (code) co_return;
+      start(one(index, due));
+    }
+  }
+
+  asio::awaitable<void> one(std::uint32_t index, clock::time_point due) {
+    load_sample& sample = result_.samples[index];
+    const auto socket = std::make_shared<tcp::socket>(io_);
+    asio::steady_timer limit(io_, options_.timeout);
+    limit.async_wait([weak = std::weak_ptr(socket)](boost::system::error_code code) {
+      if (const auto open = weak.lock(); open && !code) open->close(code);
+    });
+    answer_meter meter(due);
+    co_await exchange(*socket, plans_[index].body, meter, sample);
+    meter.finish(clock::now(), sample);
+    if (sample.status != 0 && sample.status != 200)
+      sample.problem = "status " + std::to_string(sample.status);
+  }
+
+  asio::awaitable<void>
+  exchange(tcp::socket& socket, const std::string& body, answer_meter& meter, load_sample& sample) {
+    const auto [connected] = co_await socket.async_connect(endpoint_, values);
+    if (connected) {
+      sample.problem = connected.message();
+      co_return;
+    }
+    boost::system::error_code ignored;
+    socket.set_option(tcp::no_delay(true), ignored);
+    const std::string request =
+        "POST " + options_.prefix + (options_.chat ? "/v1/chat/completions" : "/v1/completions") +
+        " HTTP/1.1\r\nHost: " + host() +
+        "\r\nContent-Type: application/json\r\nAccept: text/event-stream\r\nConnection: close\r\n"
+        "Content-Length: " +
+        std::to_string(body.size()) + "\r\n\r\n" + body;
+    const auto bytes = asio::buffer(request);
+    const auto [written, sent] = co_await asio::async_write(socket, bytes, values);
+    // A server may refuse before it has read everything: its answer is still worth reading.
+    (void)sent;
+    if (written && written != asio::error::broken_pipe && written != asio::error::connection_reset) {
+      sample.problem = written.message();
+      co_return;
+    }
+    http_response_reader reader;
+    event_splitter splitter;
+    std::string content;
+    std::vector<std::string> events;
+    std::vector<char> block(64U << 10);
+    while (!reader.complete()) {
+      const auto space = asio::buffer(block);
+      const auto [code, count] = co_await socket.async_read_some(space, values);
+      const auto now = clock::now();
+      content.clear();
+      if (!reader.feed({block.data(), count}, content)) {
+        sample.problem = "the answer is not HTTP";
+        break;
+      }
+      sample.status = reader.status();
+      if (sample.status == 200) splitter.feed(content, events);
+      for (const std::string& event : events) meter.event(event, now, sample);
+      events.clear();
+      if (!code) continue;
+      if (!reader.end_of_stream())
+        sample.problem = code == asio::error::eof ? "the connection was cut" : code.message();
+      break;
+    }
+  }
+
+  load_options options_;
+  std::mt19937_64 random_;
+  asio::io_context io_{1};
+  tcp::endpoint endpoint_;
+  std::vector<plan> plans_;
+  std::uint32_t next_ = 0;
+  clock::time_point began_;
+  load_result result_;
+  std::exception_ptr broken_;
+};
+
+} // namespace
+
+load_result run_load(const load_options& options) {
+  return generator(options).run();
+}
+
+} // namespace troupe::cli

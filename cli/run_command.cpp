@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// `troupe run`: the arguments of a conversation.
+#include "cli/arguments.hpp"
+#include "cli/command.hpp"
+#include "cli/conversation.hpp"
+#include "cli/engine_settings.hpp"
+#include "cli/text_model.hpp"
+
+#include <limits>
+#include <unistd.h>
+
+namespace troupe::cli {
+
+int run_command(const std::vector<std::string>& words) {
+  config::settings all;
+  all.engine.max_batch = 1; // one person asks at a time
+  all.log.level = "warning";
+  conversation_options talk;
+  request& model_request = talk.model_request;
+  sampling& draw = model_request.sampling;
+  draw.temperature = 0.7F;
+  std::vector<std::string> prompt_words;
+  std::uint32_t max_tokens = 0;
+  std::uint64_t seed = 0;
+
+  arguments options("run", "Answers a prompt; without one and in a terminal, chats.");
+  options.positional(
+      "PROMPT", prompt_words, "the prompt; without it standard input, or a chat in the terminal", false);
+  options.option("--system", talk.system, "system message of the chat");
+  options.flag("--raw", talk.raw, "give the model the prompt as it is, without its chat template");
+  options.flag("--json", talk.json, "print one JSON object instead of text as it comes");
+  options.option(
+      "-n,--max-tokens", max_tokens, 0U, 1U << 24, "longest answer in tokens; 0: to the end of the context");
+  options.option("-t,--temperature", draw.temperature, 0.0F, 2.0F, "0: always the most likely token");
+  options.option("--top-k", draw.top_k, 0U, 1U << 22, "draw from so many most likely tokens; 0: off");
+  options.option(
+      "--top-p", draw.top_p, 0.001F, 1.0F, "draw from the most likely tokens of this total probability");
+  options.option(
+      "--min-p", draw.min_p, 0.0F, 1.0F, "leave out tokens less likely than this share of the best");
+  options.option("--repetition-penalty", draw.repetition_penalty, 0.01F, 2.0F, "1: off");
+  options.option("--presence-penalty", draw.presence_penalty, -2.0F, 2.0F, "0: off");
+  options.option("--frequency-penalty", draw.frequency_penalty, -2.0F, 2.0F, "0: off");
+  options.option(
+      "--seed", seed, std::uint64_t{0}, std::numeric_limits<std::uint64_t>::max(),
+      "of the draws; absent: a new one each time");
+  options.option("--stop", model_request.stop, "end the answer before this text; may be repeated");
+  options.flag("--ignore-eos", model_request.ignore_eos, "go on after the end-of-sequence token");
+  constexpr std::string_view groups[] = {"model", "engine", "log"};
+  options.settings(all, groups);
+  if (!options.parse(words)) return 0;
+
+  apply_log_level(all);
+  if (options.given("--max-tokens") && max_tokens > 0) model_request.max_tokens = max_tokens;
+  if (options.given("--seed")) draw.seed = seed;
+  if (!prompt_words.empty()) {
+    std::string prompt;
+    for (const std::string& word : prompt_words) (prompt += prompt.empty() ? "" : " ") += word;
+    talk.prompt = std::move(prompt);
+  } else if (isatty(STDIN_FILENO) == 0) {
+    talk.prompt = read_standard_input();
+  } else if (talk.json) {
+    throw failure(errc::bad_config, "--json needs a prompt");
+  }
+  conversation session(make_engine_options(all), std::move(talk));
+  return session.run();
+}
+
+} // namespace troupe::cli

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// `troupe serve`: an engine and its doors, until a signal drains them.
+#include "cli/arguments.hpp"
+#include "cli/command.hpp"
+#include "cli/engine_settings.hpp"
+#include "cli/text.hpp"
+#include "server/server.hpp"
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/signal_set.hpp>
+
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+#include <unistd.h>
+
+namespace troupe::cli {
+
+namespace {
+
+namespace asio = boost::asio;
+
+// Memory as people count it, each part and the sum.
+void print_plan(const memory_plan& plan) {
+  std::printf(
+      "memory    %s: weights %s, KV %s (%u blocks of %u tokens), activations %s, buffers %s; %s available\n",
+      human_bytes(plan.total()).c_str(), human_bytes(plan.weights).c_str(), human_bytes(plan.kv).c_str(),
+      plan.kv_blocks, plan.kv_block_tokens, human_bytes(plan.activations).c_str(),
+      human_bytes(plan.buffers).c_str(), human_bytes(plan.available).c_str());
+}
+
+// Everything runs on the one thread of `io`.
+class serving {
+ public:
+  serving(const config::settings& all, engine_options options) :
+      limit_(all.server.drain_timeout_ms), engine_(io_.get_executor(), std::move(options)),
+      server_(engine_, server::make_server_options(all)), signals_(io_, SIGTERM, SIGINT) {}
+
+  int run() {
+    server_.listen().value(); // first, so that a port in use is known before the model is loaded
+    wait_for_signal();
+    engine_.async_start([this](result<void> started) { on_started(std::move(started)); });
+    io_.run();
+    if (start_failure_) throw failure(*start_failure_);
+    return status_;
+  }
+
+ private:
+  void on_started(result<void> started) {
+    if (!started) {
+      if (!draining_) start_failure_ = started.error();
+      io_.stop();
+      return;
+    }
+    if (draining_) return;
+    server_.engine_ready();
+    const model_info& model = engine_.model();
+    std::printf(
+        "model     %s (%s), %u layers, context %u\n", one_line(model.name).c_str(),
+        one_line(model.path).c_str(), model.layers, model.context);
+    std::printf("kernels   %s\n", model.kernels.c_str());
+    print_plan(engine_.memory());
+    for (const std::string& address : server_.addresses()) std::printf("listening %s\n", address.c_str());
+    std::puts("ready     Ctrl-C or SIGTERM drains and ends");
+    std::fflush(stdout);
+  }
+
+  void wait_for_signal() {
+    signals_.async_wait([this](boost::system::error_code code, int number) {
+      if (!code) on_signal(number);
+    });
+  }
+
+  void on_signal(int number) {
+    if (draining_) { // asked twice: cut what still runs
+      std::fputs("cutting what still runs\n", stderr);
+      io_.stop();
+      return;
+    }
+    draining_ = true;
+    std::fprintf(
+        stderr, "%s: draining, at most %lld s; again to cut\n", number == SIGTERM ? "SIGTERM" : "interrupt",
+        static_cast<long long>(limit_.count() / 1000));
+    wait_for_signal();
+    waiting_for_ = 2;
+    engine_.async_shutdown(limit_, [this](result<void> done) {
+      if (!done) {
+        std::fprintf(stderr, "troupe serve: %s\n", one_line(done.error().message).c_str());
+        status_ = 1;
+      }
+      part_ended();
+    });
+    server_.async_drain(limit_, [this] { part_ended(); });
+  }
+
+  void part_ended() {
+    if (--waiting_for_ == 0) io_.stop();
+  }
+
+  asio::io_context io_{1};
+  std::chrono::milliseconds limit_;
+  engine engine_;
+  server::server server_;
+  asio::signal_set signals_;
+  std::optional<error> start_failure_;
+  bool draining_ = false;
+  int waiting_for_ = 0;
+  int status_ = 0;
+};
+
+void check_trace_dir(const std::string& dir) {
+  if (dir.empty()) return;
+  std::error_code code;
+  std::filesystem::create_directories(dir, code);
+  if (code || access(dir.c_str(), W_OK) != 0)
+    throw failure(errc::io, "--trace-dir " + dir + ": cannot be written; give a folder that can");
+}
+
+} // namespace
+
+int serve_command(const std::vector<std::string>& words) {
+  config::settings all;
+  arguments options("serve", "Serves a model: HTTP and WebSocket on one port, raw TCP on another.");
+  constexpr std::string_view groups[] = {"model", "engine", "server", "log"};
+  options.settings(all, groups);
+  if (!options.parse(words)) return 0;
+  apply_log_level(all);
+  check_trace_dir(all.engine.trace_dir);
+  serving run(all, make_engine_options(all));
+  return run.run();
+}
+
+} // namespace troupe::cli

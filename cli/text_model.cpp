@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Opening a model for its text side; reading texts.
+#include "cli/text_model.hpp"
+
+#include "cli/catalogue.hpp"
+#include "models/vocabulary_gguf.hpp"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+namespace troupe::cli {
+
+namespace {
+
+std::string read_all(std::FILE* file, const std::string& name) {
+  std::string text;
+  std::vector<char> block(1U << 16);
+  while (const std::size_t count = std::fread(block.data(), 1, block.size(), file)) {
+    text.append(block.data(), count);
+    if (text.size() > models::tokenizer::max_text_bytes)
+      throw failure(errc::io, name + ": longer than 1 GiB");
+  }
+  if (std::ferror(file) != 0) throw failure(errc::io, name + ": " + std::strerror(errno));
+  return text;
+}
+
+} // namespace
+
+text_model open_text_model(const std::string& path_or_name) {
+  auto file = models::gguf_file::open(resolve_model(path_or_name)).value();
+  auto vocabulary = models::read_vocabulary(file).value();
+  auto tokenizer = models::make_tokenizer(std::move(vocabulary)).value();
+  return {std::move(file), std::move(tokenizer)};
+}
+
+std::string read_standard_input() {
+  return read_all(stdin, "standard input");
+}
+
+std::string read_text_file(const std::string& path) {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"), &std::fclose);
+  if (!file) throw failure(errc::io, path + ": " + std::strerror(errno));
+  return read_all(file.get(), path);
+}
+
+} // namespace troupe::cli

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// The text side of a model file, without its weights.
+#pragma once
+
+#include "models/gguf_file.hpp"
+#include "models/tokenizer.hpp"
+
+#include <memory>
+#include <string>
+
+namespace troupe::cli {
+
+struct text_model {
+  models::gguf_file file;
+  std::unique_ptr<const models::tokenizer> tokenizer;
+};
+
+/// Opens what --model names and builds its tokenizer. Throws `failure`.
+text_model open_text_model(const std::string& path_or_name);
+
+/// All of standard input. Throws `failure` above 1 GiB.
+std::string read_standard_input();
+/// A whole file. Throws `failure`.
+std::string read_text_file(const std::string& path);
+
+} // namespace troupe::cli
