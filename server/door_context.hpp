@@ -23,11 +23,12 @@ struct door_limits {
   http_limits http;
   websocket_limits websocket;
   std::size_t line_bytes = 1U << 20;
-  std::size_t output_soft_bytes = 64U << 10; ///< above it no more events are read for this connection
-  std::size_t output_hard_bytes = 1U << 20;  ///< above it the connection is cut
-  std::uint32_t pipelined_requests = 8;      ///< waiting behind the one being answered
-  std::size_t pipelined_bytes = 2U << 20;    ///< of their bodies
-  std::uint32_t live_requests = 256;         ///< of one WebSocket or TCP connection
+  std::size_t output_soft_bytes = 64U << 10;   ///< above it no more events are read for this connection
+  std::size_t output_hard_bytes = 1U << 20;    ///< above it the connection is cut
+  std::size_t all_buffered_bytes = 256U << 20; ///< input and output of all connections together
+  std::uint32_t pipelined_requests = 8;        ///< waiting behind the one being answered
+  std::size_t pipelined_bytes = 2U << 20;      ///< of their bodies
+  std::uint32_t live_requests = 256;           ///< of one WebSocket or TCP connection
   std::uint32_t control_per_second = 100; ///< cancel, credit, ping, hello of one connection; burst twice that
   duration header_timeout = std::chrono::seconds(10); ///< first byte to end of the head
   duration body_timeout =
@@ -57,6 +58,7 @@ struct door_counters {
   std::uint64_t slow_consumers = 0;
   std::uint64_t protocol_errors = 0;
   std::map<int, std::uint64_t> http_responses; ///< by status
+  std::uint64_t buffered_bytes = 0;            ///< at present
   std::uint64_t object_messages = 0;           ///< objects received on WebSocket and TCP
 };
 

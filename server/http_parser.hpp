@@ -80,6 +80,11 @@ class http_parser {
 
   const http_failure& failure() const noexcept { return failure_; }
 
+  /// Of the request being read.
+  std::size_t buffered_bytes() const noexcept {
+    return line_.size() + head_bytes_ + request_.body.capacity();
+  }
+
   /// What the connection is waiting for; decides which timeout applies.
   http_phase phase() const noexcept;
 

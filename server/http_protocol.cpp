@@ -88,9 +88,9 @@ void http_protocol::enqueue(session_core& s, http_request r) {
   if (!current_) next(s);
 }
 
-// Answers what waits, until an answer takes time.
+// Answers what waits, until an answer takes time or the client does not read its answers.
 void http_protocol::next(session_core& s) {
-  while (!current_ && !waiting_.empty() && !s.closed() && !upgraded_) {
+  while (!current_ && !waiting_.empty() && !s.closed() && !upgraded_ && s.output_has_room()) {
     auto item = std::move(waiting_.front());
     waiting_.pop_front();
     if (const auto* failure = std::get_if<http_failure>(&item)) {
@@ -102,7 +102,7 @@ void http_protocol::next(session_core& s) {
     first_request_ = false;
     handle(s, r);
   }
-  if (current_ || s.closed() || upgraded_) return;
+  if (current_ || !waiting_.empty() || s.closed() || upgraded_) return;
   phase_since_ = s.now();
   if (deaf_) s.close();
   if (continue_due_) {
@@ -127,9 +127,8 @@ void http_protocol::handle(session_core& s, const http_request& r) {
 
   std::string allow;
   for (const route& one : routes) {
-    const bool same = one.prefix ? r.path.size() > one.path.size() && r.path.starts_with(one.path) &&
-                                       r.path.find('/', one.path.size()) == std::string::npos
-                                 : r.path == one.path;
+    const bool same =
+        one.prefix ? r.path.size() > one.path.size() && r.path.starts_with(one.path) : r.path == one.path;
     if (!same) continue;
     if (r.method == one.method || (r.method == "HEAD" && one.method == "GET"))
       return (this->*one.handle)(s, r);
@@ -295,7 +294,7 @@ void http_protocol::model(session_core& s, const http_request& r) {
   door_services& services = s.context().services;
   if (services.health() == door_health::loading)
     return answer_error(s, {errc::model_loading, "the model is still being loaded", {}, 1000});
-  const std::string_view asked = std::string_view(r.path).substr(r.path.rfind('/') + 1);
+  const std::string_view asked = std::string_view(r.path).substr(std::string_view("/v1/models/").size());
   if (asked != services.rules().model_name)
     return answer_error(s, {errc::not_found, "this server does not have that model", "model", 0});
   answer(
@@ -349,6 +348,22 @@ void http_protocol::stream(session_core& s, const http_request& r) {
   s.send(websocket_handshake_response(handshake));
   upgraded_ = true;
   s.switch_protocol(std::make_unique<websocket_protocol>(s.context().limits.websocket));
+}
+
+void http_protocol::on_room(session_core& s) {
+  next(s);
+}
+
+std::size_t http_protocol::buffered_bytes() const {
+  return parser_.buffered_bytes() + waiting_bytes_ + (current_ ? current_->whole.text.size() : 0);
+}
+
+void http_protocol::on_overload(session_core& s) {
+  // Between the pieces of another answer there is no place for an error.
+  if (current_)
+    s.close();
+  else
+    fail_connection(s, {503, "the server's buffers are full"});
 }
 
 void http_protocol::on_drain(session_core& s) {

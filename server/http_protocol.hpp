@@ -23,7 +23,10 @@ class http_protocol final : public door_protocol {
   void on_token(session_core& s, request_key key, token_event event) override;
   void on_done(session_core& s, request_key key, done_event event) override;
   void on_failed(session_core& s, request_key key, error why) override;
+  void on_room(session_core& s) override;
   void on_drain(session_core& s) override;
+  void on_overload(session_core& s) override;
+  std::size_t buffered_bytes() const override;
   void on_time(session_core& s) override;
   std::optional<time_point> deadline(const session_core& s) const override;
 
@@ -31,7 +34,7 @@ class http_protocol final : public door_protocol {
   struct route {
     std::string_view method; ///< GET serves HEAD too
     std::string_view path;
-    bool prefix = false; ///< `path` ends with `/` and one more segment follows
+    bool prefix = false; ///< `path` ends with `/` and something follows
     void (http_protocol::*handle)(session_core& s, const http_request& r) = nullptr;
   };
 

@@ -26,6 +26,7 @@ class line_decoder {
   const std::string& failure() const noexcept { return failure_; }
   /// Whether a line has begun and not ended.
   bool mid_line() const noexcept { return !line_.empty(); }
+  std::size_t buffered_bytes() const noexcept { return line_.capacity(); }
 
  private:
   bool check_opening(char first);

@@ -34,7 +34,9 @@ void line_protocol::send_object(session_core& s, std::string_view json) {
 
 void line_protocol::end(session_core& s, std::uint16_t close_code, std::string_view why) {
   // A goaway already told of the drain.
-  if (close_code != websocket_close::going_away)
+  if (close_code == websocket_close::try_again_later)
+    send_object(s, error_object({}, 503, "unavailable", why));
+  else if (close_code != websocket_close::going_away)
     send_object(s, error_object({}, 429, "too_many_messages", why));
   s.close();
 }

@@ -8,6 +8,7 @@
 #include <boost/asio/use_awaitable.hpp>
 
 #include <exception>
+#include <optional>
 
 namespace troupe::server {
 namespace asio = boost::asio;
@@ -89,7 +90,7 @@ void listener::stop() {
 
 asio::awaitable<void> listener::accept_loop([[maybe_unused]] std::shared_ptr<listener> self) {
   const auto token = asio::as_tuple(asio::use_awaitable);
-  auto logged = std::chrono::steady_clock::time_point::min();
+  std::optional<std::chrono::steady_clock::time_point> logged;
   while (!stopped_) {
     auto [ec, socket] = co_await acceptor_.async_accept(token);
     if (stopped_) break;
@@ -99,7 +100,7 @@ asio::awaitable<void> listener::accept_loop([[maybe_unused]] std::shared_ptr<lis
     }
     // A connection that was gone before it was taken is nobody's fault.
     if (ec == asio::error::connection_aborted || ec == asio::error::interrupted) continue;
-    if (const auto now = std::chrono::steady_clock::now(); now - logged >= log_interval) {
+    if (const auto now = std::chrono::steady_clock::now(); !logged || now - *logged >= log_interval) {
       logged = now;
       log().warn("cannot accept on {}: {}; trying again", shown(endpoint_), ec.message());
     }

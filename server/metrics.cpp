@@ -157,6 +157,7 @@ void add_steps(exposition& out, const engine_stats& e) {
 
 void add_doors(exposition& out, const door_counters& d) {
   out.gauge("troupe_connections_open", "Connections of all doors", d.connections_open);
+  out.gauge("troupe_buffered_bytes", "Input and output that the sessions hold", double(d.buffered_bytes));
   out.counter("troupe_connections_accepted_total", "Connections taken", d.connections_accepted);
   out.counter(
       "troupe_connections_refused_total", "Connections closed at once, over the cap", d.connections_refused);

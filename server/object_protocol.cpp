@@ -122,4 +122,8 @@ void object_protocol::on_drain(session_core& s) {
   if (entries_.empty()) end(s, websocket_close::going_away, "draining");
 }
 
+void object_protocol::on_overload(session_core& s) {
+  end(s, websocket_close::try_again_later, "the server's buffers are full");
+}
+
 } // namespace troupe::server

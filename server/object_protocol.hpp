@@ -23,6 +23,7 @@ class object_protocol : public door_protocol {
   void on_failed(session_core& s, request_key key, error why) override;
   void on_credit_exhausted(session_core& s, request_key key) override;
   void on_drain(session_core& s) override;
+  void on_overload(session_core& s) override;
 
  protected:
   void on_object(session_core& s, std::string_view text);

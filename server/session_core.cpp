@@ -24,6 +24,7 @@ bool origin_allowed(const door_policy& policy, std::string_view origin, std::str
 }
 
 void door_protocol::on_credit_exhausted(session_core&, request_key) {}
+void door_protocol::on_room(session_core&) {}
 
 session_core::session_core(
     const door_context& context, std::unique_ptr<door_protocol> protocol, time_point now) :
@@ -32,12 +33,18 @@ session_core::session_core(
   protocol_->on_start(*this);
 }
 
-session_core::~session_core() = default;
+session_core::~session_core() {
+  context_.counters.buffered_bytes -= charged_;
+}
 
 void session_core::on_bytes(std::string_view bytes, time_point now) {
   if (closed_) return;
   now_ = now;
+  const std::size_t before = unsent_;
   protocol_->on_bytes(*this, bytes);
+  // It asks for more than it reads. (A long answer may pass the bound; only what input brings forth is
+  // counted.)
+  if (unsent_ > before && before > 0 && unsent_ > context_.limits.output_hard_bytes) abort_slow_consumer();
   finish_input();
 }
 
@@ -79,8 +86,10 @@ void session_core::on_written(std::size_t bytes, time_point now) {
   now_ = now;
   progress_ = now;
   unsent_ -= std::min(bytes, unsent_);
-  if (closed_) return;
-  if (paused_ && unsent_ <= context_.limits.output_soft_bytes / 2) paused_ = false;
+  if (!closed_ && paused_ && unsent_ <= context_.limits.output_soft_bytes / 2) {
+    paused_ = false;
+    protocol_->on_room(*this);
+  }
   finish_input();
 }
 
@@ -185,6 +194,7 @@ void session_core::abort_slow_consumer() {
   actions_.abort = true;
   closed_ = true;
   unsent_ = 0;
+  charge_buffers();
 }
 
 void session_core::switch_protocol(std::unique_ptr<door_protocol> next) {
@@ -202,16 +212,30 @@ void session_core::finish_input() {
     protocol_->on_start(*this);
     if (!rest.empty()) protocol_->on_bytes(*this, rest);
   }
+  charge_buffers();
   if (closed_) return;
-  if (unsent_ > context_.limits.output_hard_bytes) {
-    abort_slow_consumer();
-    return;
-  }
   for (auto& [key, f] : flows_) {
     if (f.reading || f.held || (paused_ && !f.cancelled)) continue;
     f.reading = true;
     actions_.reads.push_back(key);
   }
+}
+
+// Keeps the sum over all sessions true; when it is too high, a session that makes it grow and holds a good part ends.
+void session_core::charge_buffers() {
+  const door_limits& limits = context_.limits;
+  door_counters& counters = context_.counters;
+  const auto settle = [&] {
+    const std::size_t held = (closed_ ? 0 : protocol_->buffered_bytes()) + unsent_;
+    counters.buffered_bytes += held;
+    counters.buffered_bytes -= charged_;
+    return held > std::exchange(charged_, held);
+  };
+  const bool grew = settle();
+  if (closed_ || !grew || counters.buffered_bytes <= limits.all_buffered_bytes) return;
+  if (charged_ < limits.all_buffered_bytes / 1024) return;
+  protocol_->on_overload(*this);
+  settle();
 }
 
 } // namespace troupe::server

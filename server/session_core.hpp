@@ -50,7 +50,13 @@ class door_protocol {
   virtual void on_failed(session_core& s, request_key key, error why) = 0;
   /// A token waits because the client's credit is used up; called once per request.
   virtual void on_credit_exhausted(session_core& s, request_key key);
+  /// The output has room again.
+  virtual void on_room(session_core& s);
   virtual void on_drain(session_core& s) = 0;
+  /// All sessions together buffer too much, and this one a good part of it: it ends.
+  virtual void on_overload(session_core& s) = 0;
+  /// Bytes of input that it keeps.
+  virtual std::size_t buffered_bytes() const = 0;
   virtual void on_time(session_core& s) = 0;
   virtual std::optional<time_point> deadline(const session_core& s) const = 0;
 };
@@ -118,6 +124,7 @@ class session_core {
   void drop_all();
   void abort_slow_consumer();
   void finish_input();
+  void charge_buffers();
 
   const door_context& context_;
   std::unique_ptr<door_protocol> protocol_;
@@ -127,6 +134,7 @@ class session_core {
   std::map<request_key, flow> flows_;
   request_key last_key_ = 0;
   std::size_t unsent_ = 0;
+  std::size_t charged_ = 0; // of counters.buffered_bytes
   time_point now_;
   time_point progress_; // of the peer's reading, or when output began to wait
   bool paused_ = false;

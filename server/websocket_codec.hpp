@@ -103,6 +103,7 @@ class websocket_decoder {
   void feed(std::string_view bytes, std::vector<websocket_event>& events);
 
   bool finished() const noexcept { return finished_; }
+  std::size_t buffered_bytes() const noexcept { return message_.capacity(); }
 
  private:
   bool on_head(std::vector<websocket_event>& events);

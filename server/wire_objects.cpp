@@ -95,11 +95,7 @@ std::optional<error> read_submit(const json::object& o, const openai_rules& rule
   if (!body || !body->is_object()) return bad("body", "an object");
   auto read =
       read_openai_body(view(*name) == "chat" ? openai_api::chat : openai_api::completions, *body, rules);
-  if (!read) {
-    error why = read.error();
-    if (!why.param.empty()) why.param.insert(0, "body.");
-    return why;
-  }
+  if (!read) return read.error();
   out.body = std::move(*read);
   return read_scheduling(o, out);
 }

@@ -295,6 +295,38 @@ BOOST_AUTO_TEST_CASE(row_23_a_slow_reader_pauses_then_loses_only_its_own_request
   BOOST_TEST(door.counters.slow_consumers == 1U);
 }
 
+BOOST_AUTO_TEST_CASE(a_long_answer_may_pass_the_hard_bound_and_what_follows_waits_for_room) {
+  door_limits limits;
+  limits.output_soft_bytes = 1000;
+  limits.output_hard_bytes = 2000;
+  http_door door(limits);
+  door.stuck = true;
+  door.bytes(whole);
+  door.accept(1);
+  for (int i = 0; i < 1000; ++i) door.token(1, "0123456789");
+  door.done(1);
+  BOOST_TEST(door.core.unsent_bytes() > 10000U);
+  door.output();
+  for (int i = 0; i < 5; ++i) door.bytes(get("/health"));
+  BOOST_TEST(door.output().empty());
+  BOOST_TEST(!door.abort);
+  door.written(door.core.unsent_bytes());
+  BOOST_TEST(count(door.output(), "\"ok\"") == 5U);
+  // Somebody who only asks and never reads gets no further than the cap on pipelining.
+  for (int i = 0; i < 100; ++i) door.bytes(get("/metrics"));
+  BOOST_TEST(door.core.unsent_bytes() < 3000U);
+}
+
+BOOST_AUTO_TEST_CASE(bodies_that_fill_the_servers_buffers_are_refused) {
+  door_limits limits;
+  limits.all_buffered_bytes = 100000;
+  http_door door(limits);
+  door.counters.buffered_bytes = 90000;
+  door.bytes(post("/v1/completions", std::string(50000, ' ')).substr(0, 40000));
+  BOOST_TEST(status(door.output()) == 503);
+  BOOST_TEST(door.close);
+}
+
 BOOST_AUTO_TEST_CASE(rows_21_22_24_what_does_not_arrive_in_time_is_cut) {
   http_door silent;
   silent.wait(11s);

@@ -299,6 +299,24 @@ BOOST_AUTO_TEST_CASE(a_peer_that_only_writes_is_cut_at_the_hard_bound) {
   BOOST_TEST(door.counters.slow_consumers == 1U);
 }
 
+BOOST_AUTO_TEST_CASE(connections_that_hold_too_much_together_are_ended_one_by_one) {
+  door_limits limits;
+  limits.all_buffered_bytes = 10000;
+  for (const bool websocket : {false, true}) {
+    object_door door(websocket, limits);
+    door.counters.buffered_bytes = 9000; // by others
+    const std::string half(3000, ' ');
+    door.bytes(websocket ? masked(1, "{" + half).substr(0, 2000) : "{" + half);
+    const auto all = door.objects();
+    BOOST_TEST(door.close);
+    if (websocket)
+      BOOST_TEST(door.close_code == 1013);
+    else
+      BOOST_TEST(all.at(0).status == 503);
+    BOOST_TEST(door.counters.buffered_bytes == 9000U);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(the_websocket_door_keeps_the_rules_of_its_carrier) {
   object_door binary(true);
   binary.bytes(masked(2, "x"));

@@ -61,7 +61,7 @@ BOOST_AUTO_TEST_CASE(faults_are_named_and_keep_the_id_they_belong_to) {
       {R"({"type":"submit","id":"a","api":"images","body":{}})", "a", "api"},
       {R"({"type":"submit","id":"a","api":"chat"})", "a", "body"},
       {R"({"type":"submit","id":"a","api":"completions","body":{"prompt":"x","top_p":7}})", "a",
-       "body.top_p"},
+       "top_p"},
       {R"({"type":"submit","id":"a","api":"completions","body":{"prompt":"x"},"priority":10})", "a",
        "priority"},
       {R"({"type":"submit","id":"a","api":"completions","body":{"prompt":"x"},"deadline_ms":0})", "a",
