@@ -8,6 +8,8 @@
 #include "server/metrics.hpp"
 #include "server/session.hpp"
 
+#include <boost/asio/associated_executor.hpp>
+#include <boost/asio/dispatch.hpp>
 #include <boost/asio/post.hpp>
 
 #include <netinet/in.h>
@@ -15,6 +17,7 @@
 #include <sys/socket.h>
 
 #include <ctime>
+#include <optional>
 #include <random>
 #include <unordered_set>
 
@@ -108,7 +111,8 @@ struct server::state final : door_services, session_owner, std::enable_shared_fr
   std::shared_ptr<listener> http_listener, tcp_listener;
   std::unordered_set<session*> sessions; // each alive by its own coroutines until it has ended
   asio::steady_timer drain_timer;
-  asio::any_completion_handler<void()> drained;
+  // Only ever emplaced: assigning one any_completion_handler to another recurses without end in Boost 1.81.
+  std::optional<asio::any_completion_handler<void()>> drained;
 };
 
 void server::state::take(tcp::socket socket, bool http) {
@@ -149,7 +153,12 @@ void server::state::refuse(tcp::socket socket, bool http) {
 void server::state::finish_drain() {
   if (!drained) return;
   drain_timer.cancel();
-  asio::post(the_engine.get_executor(), std::exchange(drained, nullptr));
+  const asio::any_io_executor executor = the_engine.get_executor();
+  asio::post(executor, [executor, done = std::move(*drained)]() mutable {
+    const auto handler_executor = asio::get_associated_executor(done, executor);
+    asio::dispatch(handler_executor, std::move(done));
+  });
+  drained.reset();
 }
 
 void server::state::stop_listening() {
@@ -203,7 +212,7 @@ void server::drain(std::chrono::milliseconds limit, asio::any_completion_handler
   state& s = *state_;
   s.now = door_health::draining;
   s.stop_listening();
-  s.drained = std::move(done);
+  s.drained.emplace(std::move(done));
   // Telling a session may end it, which changes the set.
   const std::vector<session*> all(s.sessions.begin(), s.sessions.end());
   for (session* one : all)
