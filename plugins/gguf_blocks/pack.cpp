@@ -20,12 +20,12 @@ struct block_traits;
 template<>
 struct block_traits<block_type::q4_0> {
   using layout = nibble_layout;
-  static constexpr int bits = 4, zero = 0; // the packed form keeps the zero of 8 itself
+  static constexpr int bits = 4;
 };
 template<>
 struct block_traits<block_type::q4_1> {
   using layout = nibble_min_layout;
-  static constexpr int bits = 4, zero = 0;
+  static constexpr int bits = 4;
 };
 template<>
 struct block_traits<block_type::q5_0> {
@@ -40,7 +40,7 @@ struct block_traits<block_type::q5_1> {
 template<>
 struct block_traits<block_type::q8_0> {
   using layout = byte_layout;
-  static constexpr int bits = 8, zero = 0;
+  static constexpr int bits = 8;
 };
 
 template<block_type Type>
