@@ -16,8 +16,8 @@ std::vector<catalogue_model> read_catalogue() {
   const toml::table document = toml::parse(catalogue_text(), std::string_view("cli/catalogue.toml"));
   std::vector<catalogue_model> models;
   for (const auto& [key, node] : document) {
-    const auto text = [&node = node](std::string_view path) {
-      return node.at_path(path).value<std::string>().value_or("");
+    const auto text = [&entry = node](std::string_view path) {
+      return entry.at_path(path).value<std::string>().value_or("");
     };
     models.push_back(
         {.name = std::string(key.str()),
