@@ -2,6 +2,7 @@
 #include "engine/model_host.hpp"
 
 #include "kernels/cpu_backend.hpp"
+#include "models/chat_template.hpp"
 #include "models/detokenizer.hpp"
 #include "models/mapped_file.hpp"
 #include "models/model.hpp"
@@ -13,6 +14,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <ctime>
 #include <thread>
 
 namespace troupe::detail {
@@ -28,7 +30,7 @@ class file_host final : public model_host {
   ~file_host() override { backend.reset(); } // waits for its step before weights and schemes go
 
   result<std::vector<std::int32_t>> encode(const prompt& what) const override;
-  result<std::string> render(const chat_prompt& chat) const override;
+  result<std::string> render(const chat_prompt& what) const override;
   result<std::vector<std::int32_t>> tokenize(std::string_view text, bool special, bool bos) const override {
     models::encode_options o;
     o.parse_special = special;
@@ -43,9 +45,12 @@ class file_host final : public model_host {
     return actors::make_token_text(*tokenizer, stops, show_special);
   }
 
+  result<models::jinja::rendered_text> apply_template(const chat_prompt& what) const;
+
   plugins::scheme_registry schemes;
   std::shared_ptr<const models::model> model;
   std::unique_ptr<const models::tokenizer> tokenizer;
+  std::unique_ptr<const models::chat_template> chat; ///< null: the file has none, or one that cannot be read
 };
 
 /// Tells which numbers an answer came from: the file's content, the plan and the kernels.
@@ -104,7 +109,7 @@ void describe_model(file_host& host, const engine_options& options, std::string 
   info.vocabulary = m.config.vocab;
   info.layers = m.config.layers;
   info.end_of_sequence = models::end_of_generation_ids(m.vocabulary);
-  info.has_chat_template = false;
+  info.has_chat_template = host.chat != nullptr;
   info.kernels = host.backend->describe();
   info.system_fingerprint = std::move(fingerprint_text);
 }
@@ -126,19 +131,57 @@ result<memory_plan> forecast(const file_host& host, const engine_options& option
 
 } // namespace
 
-result<std::string> file_host::render(const chat_prompt&) const {
-  return error{errc::unsupported, "no chat yet", {}, 0};
+result<models::jinja::rendered_text> file_host::apply_template(const chat_prompt& what) const {
+  if (!chat)
+    return error{
+        errc::unsupported, "the model " + info.name + " has no chat template: use completions", "messages",
+        0};
+  // The bytes of messages are the client's; roles are compared by templates and printed, so they are too.
+  models::jinja::heap values;
+  std::vector<models::jinja::value> messages;
+  for (const chat_message& m : what.messages) {
+    models::jinja::dict_object* entry = values.make_dict();
+    const auto set = [&](std::string_view key, std::string_view text) {
+      entry->set(
+          models::jinja::value::of(values.make_text(key)),
+          models::jinja::value::of(values.make_text(text, true)));
+    };
+    set("role", m.role);
+    set("content", m.content);
+    entry->frozen = true;
+    messages.push_back(models::jinja::value::of(entry));
+  }
+  models::chat_context context;
+  context.messages = models::jinja::value::of(values.make_list(std::move(messages)));
+  context.add_generation_prompt = what.add_generation_prompt;
+  const models::vocabulary& words = tokenizer->vocab();
+  if (words.bos) context.bos_token = words.tokens[static_cast<std::size_t>(*words.bos)];
+  if (words.eos) context.eos_token = words.tokens[static_cast<std::size_t>(*words.eos)];
+  const std::time_t now = std::time(nullptr);
+  localtime_r(&now, &context.now);
+  auto rendered = chat->render(context);
+  if (!rendered) return error{rendered.error().code, rendered.error().message, "messages", 0};
+  return rendered;
+}
+
+result<std::string> file_host::render(const chat_prompt& what) const {
+  auto rendered = apply_template(what);
+  if (!rendered) return rendered.error();
+  return std::move(rendered->text);
 }
 
 result<std::vector<std::int32_t>> file_host::encode(const prompt& what) const {
   if (const auto* ids = std::get_if<std::vector<std::int32_t>>(&what)) return *ids;
+  models::encode_options o;
+  o.parse_special = true;
   if (const auto* text = std::get_if<std::string>(&what)) {
-    models::encode_options o;
-    o.parse_special = true;
     o.add_bos = tokenizer->vocab().add_bos;
     return tokenizer->encode(*text, o);
   }
-  return error{errc::unsupported, "no chat yet", {}, 0};
+  auto rendered = apply_template(std::get<chat_prompt>(what));
+  if (!rendered) return rendered.error();
+  o.untrusted = rendered->untrusted;
+  return tokenizer->encode(rendered->text, o);
 }
 
 host_result load_model_host(const engine_options& options) {
@@ -169,6 +212,15 @@ host_result load_model_host(const engine_options& options) {
   auto tokenizer = models::make_tokenizer(host->model->vocabulary);
   if (!tokenizer) return tokenizer.error();
   host->tokenizer = std::move(*tokenizer);
+  if (host->model->chat_template) {
+    auto chat = models::chat_template::compile(*host->model->chat_template);
+    // A template that cannot be read takes chat away, not the model.
+    if (chat)
+      host->chat = std::make_unique<const models::chat_template>(std::move(*chat));
+    else
+      log().warn("{}: chat template: {}; chat is off", options.model_path, chat.error().message);
+  }
+
   kernels::cpu_backend_options backend_options;
   backend_options.level = *level;
   backend_options.threads = options.threads;
