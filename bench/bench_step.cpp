@@ -5,6 +5,7 @@
 #include "models/model.hpp"
 #include "plugins/host/scheme_registry.hpp"
 #include "quant/evaluation.hpp"
+#include "runtime/compute_pool.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -57,13 +58,14 @@ double seconds(const bench& b, kernels::step_input input) {
 void print_phases(const bench& b, std::uint32_t steps) {
   if (!b.phases) return;
   double total = 0;
-  for (const auto& phase : b.backend->phase_times()) total += static_cast<double>(phase.nanoseconds);
-  for (const auto& phase : b.backend->phase_times())
+  const auto profile = b.backend->pool().profile();
+  for (const auto& phase : profile) total += static_cast<double>(phase.wall_ns);
+  for (const auto& phase : profile)
     std::printf(
-        "    %-10s %8.3f ms/step %5.1f %%  (%llu phases a step)\n", phase.name.c_str(),
-        static_cast<double>(phase.nanoseconds) * 1e-6 / steps,
-        100.0 * static_cast<double>(phase.nanoseconds) / total,
-        static_cast<unsigned long long>(phase.count / steps));
+        "    %-10s %8.3f ms/step %5.1f %%  (%llu phases, %llu tiles a step)\n", phase.name.c_str(),
+        static_cast<double>(phase.wall_ns) * 1e-6 / steps, 100.0 * static_cast<double>(phase.wall_ns) / total,
+        static_cast<unsigned long long>(phase.calls / steps),
+        static_cast<unsigned long long>(phase.tiles / steps));
 }
 
 /// Floating-point operations of the matrices for one row; the head counts when `with_head`.
@@ -80,7 +82,7 @@ void decode(const bench& b, std::uint32_t sequences, std::uint32_t context, std:
       !made)
     die(made.error());
   for (std::uint32_t s = 0; s < 4; ++s) seconds(b, rows_of(b, sequences, context + s, 1, per_sequence));
-  b.backend->measure_phases(b.phases);
+  b.backend->pool().reset_profile();
   std::vector<double> times;
   for (std::uint32_t s = 0; s < steps; ++s)
     times.push_back(seconds(b, rows_of(b, sequences, context + 4 + s, 1, per_sequence)));
@@ -96,7 +98,7 @@ void prefill(const bench& b, std::uint32_t tokens, std::uint32_t repeats) {
   if (auto made = b.backend->create_pool(b.model->program->kv, quant::blocks_for(tokens)); !made)
     die(made.error());
   seconds(b, rows_of(b, 1, 0, tokens, tokens));
-  b.backend->measure_phases(b.phases);
+  b.backend->pool().reset_profile();
   std::vector<double> times;
   for (std::uint32_t r = 0; r < repeats; ++r) times.push_back(seconds(b, rows_of(b, 1, 0, tokens, tokens)));
   std::sort(times.begin(), times.end());

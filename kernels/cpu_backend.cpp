@@ -1,54 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-// The thread that runs steps, and the pool it runs them over.
+// Steps on the compute pool, over one KV pool.
 #include "kernels/cpu_backend.hpp"
 
 #include "kernels/cpu_step.hpp"
-
-#include <sched.h>
+#include "runtime/base/checked.hpp"
+#include "runtime/compute_pool.hpp"
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
 #include <cstring>
-#include <mutex>
 #include <new>
-#include <thread>
 
 namespace troupe::kernels {
 
 namespace {
 
-using clock = std::chrono::steady_clock;
-
-std::uint64_t nanoseconds_since(clock::time_point start) {
-  return static_cast<std::uint64_t>(
-      std::chrono::duration_cast<std::chrono::nanoseconds>(clock::now() - start).count());
-}
-
-unsigned usable_cpus() {
-  cpu_set_t set;
-  if (::sched_getaffinity(0, sizeof set, &set) == 0)
-    return static_cast<unsigned>(std::max(1, CPU_COUNT(&set)));
-  return std::max(1U, std::thread::hardware_concurrency());
-}
-
 std::string_view kv_name(kv_type type) {
   return type == kv_type::f32 ? "f32" : type == kv_type::f16 ? "f16" : "bf16";
 }
 
-class threaded_backend final : public cpu_backend {
+class pooled_backend final : public cpu_backend {
  public:
-  threaded_backend(isa level, unsigned threads) :
-      level_(level), threads_(threads), step_(level, threads), dispatcher_([this] { serve(); }) {}
+  pooled_backend(isa level, runtime::compute_pool_options options) :
+      level_(level), compute_(std::make_unique<runtime::compute_pool>(std::move(options))),
+      step_(level, compute_->threads()) {}
 
-  ~threaded_backend() override {
-    {
-      const std::lock_guard lock(mutex_);
-      stopping_ = true;
-    }
-    wake_.notify_one();
-    dispatcher_.join();
-  }
+  /// First the threads: a step that was accepted still uses everything else.
+  ~pooled_backend() override { compute_.reset(); }
 
   result<void> create_pool(const kv_layout& layout, std::uint32_t blocks) override {
     if (layout.block_tokens != kv_tile_tokens)
@@ -57,118 +35,76 @@ class threaded_backend final : public cpu_backend {
           "KV blocks must hold 32 positions, not " + std::to_string(layout.block_tokens),
           {},
           0};
-    auto memory = aligned_buffer::allocate(layout.bytes_per_block() * blocks);
+    const auto bytes = checked_mul(layout.bytes_per_block(), std::uint64_t{blocks});
+    if (!bytes) return error{errc::no_memory, "the KV pool exceeds the address space", {}, 0};
+    auto memory = aligned_buffer::allocate(*bytes);
     if (!memory) return memory.error();
     std::memset(memory->data(), 0, memory->size());
-    pool_ = {layout, blocks, std::move(*memory)};
+    kv_ = {layout, blocks, std::move(*memory)};
     return {};
   }
 
   void submit(
       std::shared_ptr<const step_program> program, step_input input,
       std::function<void(step_result)> done) override {
-    {
-      const std::lock_guard lock(mutex_);
-      next_ = {std::move(program), std::move(input), std::move(done)};
-      pending_ = true;
-    }
-    wake_.notify_one();
+    auto job =
+        std::make_shared<step_job>(step_job{std::move(program), std::move(input), std::move(done), {}});
+    compute_->async(
+        [this, job](runtime::compute_pool&) { compute(*job); }, [job] { job->done(std::move(job->answer)); });
   }
 
   std::string describe() const override {
+    const unsigned threads = compute_->threads();
     return "kernels " + std::string(isa_name(kernels_for(level_).level)) + ", matmul up to " +
-           std::string(isa_name(level_)) + ", KV " + std::string(kv_name(pool_.layout.type)) + ", " +
-           std::to_string(threads_) + (threads_ == 1 ? " thread" : " threads");
+           std::string(isa_name(level_)) + ", KV " + std::string(kv_name(kv_.layout.type)) + ", " +
+           std::to_string(threads) + (threads == 1 ? " thread" : " threads");
   }
 
   std::uint64_t
   scratch_bytes(const step_program& program, std::uint32_t rows, std::uint32_t outputs) const override {
-    return cpu_step::scratch_bytes(program, rows, outputs, program.context, threads_);
+    return cpu_step::scratch_bytes(program, rows, outputs, program.context, compute_->threads());
   }
 
-  void measure_phases(bool on) override {
-    measuring_ = on;
-    times_.clear();
-  }
-  std::vector<phase_time> phase_times() const override { return times_; }
   isa level() const noexcept override { return level_; }
+  runtime::compute_pool& pool() noexcept override { return *compute_; }
 
  private:
-  struct job {
+  struct step_job {
     std::shared_ptr<const step_program> program;
     step_input input;
     std::function<void(step_result)> done;
+    step_result answer;
   };
 
-  void serve() {
-    for (;;) {
-      job current;
-      {
-        std::unique_lock lock(mutex_);
-        wake_.wait(lock, [this] { return pending_ || stopping_; });
-        if (!pending_) return;
-        current = std::move(next_);
-        pending_ = false;
-      }
-      step_result answer = compute(*current.program, current.input);
-      current.done(std::move(answer));
-    }
-  }
-
-  step_result compute(const step_program& program, const step_input& input) {
-    step_result answer;
-    answer.step_seq = input.step_seq;
-    const auto start = clock::now();
+  void compute(step_job& job) {
+    const auto start = std::chrono::steady_clock::now();
     const auto fail = [&](std::string why) {
-      answer.failed = true;
-      answer.failure = std::move(why);
+      job.answer.failed = true;
+      job.answer.failure = std::move(why);
     };
+    job.answer.step_seq = job.input.step_seq;
     try {
-      if (auto planned = step_.plan(program, input, pool_); !planned) {
+      if (auto planned = step_.plan(*job.program, job.input, kv_); !planned) {
         fail(planned.error().message);
       } else {
-        run_phases();
+        compute_->run(step_.phases(), &step_);
         if (auto rows = step_.take_result())
-          answer.rows = std::move(*rows);
+          job.answer.rows = std::move(*rows);
         else
           fail(rows.error().message);
       }
     } catch (const std::bad_alloc&) {
       fail("step: out of memory");
     }
-    answer.duration_ns = nanoseconds_since(start);
-    return answer;
-  }
-
-  void run_phases() {
-    for (const step_phase& phase : step_.phases()) {
-      const auto start = measuring_ ? clock::now() : clock::time_point{};
-      for (std::uint32_t tile = 0; tile < phase.tiles; ++tile) step_.run_tile(phase, tile, 0);
-      if (measuring_) record(phase.name, nanoseconds_since(start));
-    }
-  }
-
-  void record(std::string_view name, std::uint64_t nanoseconds) {
-    auto entry =
-        std::find_if(times_.begin(), times_.end(), [&](const phase_time& t) { return t.name == name; });
-    if (entry == times_.end()) entry = times_.insert(times_.end(), {std::string(name), 0, 0});
-    entry->nanoseconds += nanoseconds;
-    ++entry->count;
+    const auto duration = std::chrono::steady_clock::now() - start;
+    job.answer.duration_ns =
+        static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(duration).count());
   }
 
   const isa level_;
-  const unsigned threads_;
+  kv_pool kv_;
+  std::unique_ptr<runtime::compute_pool> compute_;
   cpu_step step_;
-  kv_pool pool_;
-  bool measuring_ = false;
-  std::vector<phase_time> times_;
-
-  std::mutex mutex_; // guards the four below
-  std::condition_variable wake_;
-  job next_;
-  bool pending_ = false;
-  bool stopping_ = false;
-  std::thread dispatcher_; // last: it uses all of the above
 };
 
 } // namespace
@@ -181,9 +117,12 @@ result<std::unique_ptr<cpu_backend>> make_cpu_backend(const cpu_backend_options&
         "this CPU runs kernels up to '" + std::string(isa_name(best_isa())) + "', not '" +
             std::string(isa_name(level)) + "'",
         "isa", 0};
-  const unsigned threads = options.threads == 0 ? usable_cpus() : options.threads;
   try {
-    return std::unique_ptr<cpu_backend>(std::make_unique<threaded_backend>(level, threads));
+    runtime::compute_pool_options pool;
+    pool.threads = options.threads;
+    pool.pin = options.pin;
+    pool.niceness = options.niceness;
+    return std::unique_ptr<cpu_backend>(std::make_unique<pooled_backend>(level, std::move(pool)));
   } catch (const std::exception& e) {
     return error{errc::no_memory, std::string("cannot start the compute threads: ") + e.what(), {}, 0};
   }

@@ -8,30 +8,26 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
+
+namespace troupe::runtime {
+class compute_pool;
+}
 
 namespace troupe::kernels {
 
 struct cpu_backend_options {
   std::optional<isa> level; ///< kernels need no more than this; nothing = the best of this machine
   unsigned threads = 0;     ///< that compute; 0 = one per CPU the process may use
+  bool pin = false;         ///< thread i to the i-th CPU the process may use
+  int niceness = 0;         ///< 0-19: I/O threads preempt computing ones sooner
 };
 
-/// Where the time of the steps went, by phase name, for benches and metrics.
-struct phase_time {
-  std::string name;
-  std::uint64_t nanoseconds = 0;
-  std::uint64_t count = 0;
-};
-
-/// A backend on its own threads. Destroying it waits for the running step.
+/// A backend with a compute pool of its own. Destroying it waits for the running step.
 class cpu_backend : public backend {
  public:
-  /// Adds up the time of every phase from now on; costs two clock reads per phase. Between steps only.
-  virtual void measure_phases(bool on) = 0;
-  /// Since measure_phases(true). Between steps only.
-  virtual std::vector<phase_time> phase_times() const = 0;
   virtual isa level() const noexcept = 0;
+  /// The threads, for their profile and faults. Steps of others must not run on it.
+  virtual runtime::compute_pool& pool() noexcept = 0;
 };
 
 /// Errors: unsupported when the machine lacks `level`; no_memory.

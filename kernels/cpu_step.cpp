@@ -93,10 +93,18 @@ result<void> cpu_step::plan(const step_program& program, const step_input& input
   input_ = &input;
   pool_ = &pool;
   phases_.clear();
+  planned_.clear();
+  planned_.reserve(program.ops.size() + 1); // the phases point into it
   if (auto checked = check_rows(program, input, pool); !checked) return checked;
   list_phases(program);
   std::fill(worker_status_.begin(), worker_status_.end(), TROUPE_OK);
+  // Tiles must not allocate, so the answers get their room here.
   results_.assign(output_rows_.size(), {});
+  for (std::size_t i = 0; i < output_rows_.size(); ++i) {
+    const step_row& row = input.rows[output_rows_[i]];
+    if (row.want == row_output::logits) results_[i].logits.resize(program.vocab);
+    results_[i].top.reserve(std::min(input.sequences[row.sequence].top_logprobs, program.vocab));
+  }
   return size_memory(program);
 }
 
@@ -107,7 +115,6 @@ result<void> cpu_step::check_rows(const step_program& program, const step_input&
     return broken("the program's KV layout is not that of the pool");
   if (input.rows.empty()) return broken("it has no rows");
   runs_.clear();
-  run_of_row_.clear();
   output_rows_.clear();
   keep_logits_ = false;
   for (std::uint32_t i = 0; i < input.rows.size(); ++i) {
@@ -125,7 +132,6 @@ result<void> cpu_step::check_rows(const step_program& program, const step_input&
     if (row.position != current.first_position + current.rows)
       return broken(name + ": the positions of a sequence must ascend by one");
     ++current.rows;
-    run_of_row_.push_back(static_cast<std::uint32_t>(runs_.size() - 1));
     if (row.want == row_output::none) continue;
     output_rows_.push_back(i);
     keep_logits_ = keep_logits_ || row.want == row_output::logits || !sequence.sampling.greedy() ||
@@ -141,10 +147,15 @@ result<void> cpu_step::check_rows(const step_program& program, const step_input&
   return {};
 }
 
+template<cpu_step::tile_fn Tile>
 void cpu_step::add(
-    std::string_view name, std::uint32_t tiles, decltype(step_phase::run) tile_function, const void* of,
-    std::uint32_t tile_channels) {
-  phases_.push_back({name, tiles, tile_function, of, tile_channels});
+    const char* name, std::uint32_t tiles, std::uint32_t claim, const void* of, std::uint32_t tile_channels) {
+  if (tiles == 0) return;
+  const auto run_tile = [](void* step, const void* phase, std::uint32_t tile, std::uint32_t slot) noexcept {
+    (static_cast<cpu_step*>(step)->*Tile)(*static_cast<const planned*>(phase), tile, slot);
+  };
+  planned_.push_back({of, tile_channels});
+  phases_.push_back({tiles, claim, run_tile, &planned_.back(), name});
 }
 
 std::uint32_t
@@ -171,46 +182,50 @@ void cpu_step::list_phases(const step_program& program) {
     if (const auto* qkv = std::get_if<qkv_op>(&any))
       if (std::find(ropes_.begin(), ropes_.end(), qkv->rotary.get()) == ropes_.end())
         ropes_.push_back(qkv->rotary.get());
-  add("angles", tiles_of(rows, small_rows), run_angles, nullptr);
+  add<&cpu_step::run_angles>("angles", tiles_of(rows, small_rows), 1, nullptr);
   for (const op& any : program.ops) {
     std::visit(
         overloaded{
-            [&](const embed_op& o) { add("embed", tiles_of(rows, small_rows), run_embed, &o); },
-            [&](const rms_norm_op& o) { add("norm", tiles_of(count(o.out), small_rows), run_norm, &o); },
+            [&](const embed_op& o) { add<&cpu_step::run_embed>("embed", tiles_of(rows, small_rows), 1, &o); },
+            [&](const rms_norm_op& o) {
+              add<&cpu_step::run_norm>("norm", tiles_of(count(o.out), small_rows), 1, &o);
+            },
             [&](const qkv_op& o) {
               const std::uint32_t channels =
                   channels_per_tile(*o.weights.front(), rows, head_unit(o.head_dim));
               std::uint32_t tiles = 0;
               for (const auto& weight : o.weights) tiles += tiles_of(weight->shape.n, channels);
-              add("qkv", tiles, run_qkv, &o, channels);
+              add<&cpu_step::run_qkv>("qkv", tiles, 1, &o, channels);
             },
             [&](const attention_op& o) {
               if (tasks_.empty()) list_attention_tasks(o);
-              add("attention", static_cast<std::uint32_t>(tasks_.size()), run_attention, &o);
+              add<&cpu_step::run_attention>("attention", static_cast<std::uint32_t>(tasks_.size()), 1, &o);
             },
             [&](const linear_add_op& o) {
               const std::uint32_t channels =
                   channels_per_tile(*o.weight, count(o.residual), TROUPE_PANEL_CHANNELS);
-              add("linear", tiles_of(o.weight->shape.n, channels), run_linear_add, &o, channels);
+              add<&cpu_step::run_linear_add>(
+                  "linear", tiles_of(o.weight->shape.n, channels), 1, &o, channels);
             },
             [&](const gate_up_op& o) {
               const std::uint32_t channels = channels_per_tile(*o.gate, count(o.out), TROUPE_PANEL_CHANNELS);
-              add("gate_up", tiles_of(o.gate->shape.n, channels), run_gate_up, &o, channels);
+              add<&cpu_step::run_gate_up>("gate_up", tiles_of(o.gate->shape.n, channels), 1, &o, channels);
             },
-            [&](const select_rows_op& o) { add("select", tiles_of(outputs, small_rows), run_select, &o); },
+            [&](const select_rows_op& o) {
+              add<&cpu_step::run_select>("select", tiles_of(outputs, small_rows), 1, &o);
+            },
             [&](const head_op& o) {
               const std::uint32_t channels = channels_per_tile(*o.weight, outputs, TROUPE_PANEL_CHANNELS);
               head_tiles_ = tiles_of(o.weight->shape.n, channels);
               logits_ = o.logits;
-              add("head", head_tiles_, run_head, &o, channels);
+              add<&cpu_step::run_head>("head", head_tiles_, 1, &o, channels);
             },
-            [&](const sample_op& o) { add("sample", outputs, run_sample, &o); },
+            [&](const sample_op& o) { add<&cpu_step::run_sample>("sample", outputs, 1, &o); },
         },
         any);
     // Without an output the tail of the program has nothing to compute.
     if (outputs == 0 && std::holds_alternative<select_rows_op>(any)) break;
   }
-  std::erase_if(phases_, [](const step_phase& phase) { return phase.tiles == 0; });
 }
 
 void cpu_step::list_attention_tasks(const attention_op& attention) {
@@ -222,10 +237,17 @@ void cpu_step::list_attention_tasks(const attention_op& attention) {
         tasks_.push_back({r, first, rows, head, cost});
     }
   }
-  // The longest first, so that the last ones to be claimed are short.
+  // The longest first, so that the last ones to be claimed are short; dealt out to the workers, whose shares
+  // of a phase are equal runs of tiles.
   std::stable_sort(tasks_.begin(), tasks_.end(), [](const attention_task& a, const attention_task& b) {
     return a.cost > b.cost;
   });
+  const std::size_t hands = workers_.size();
+  std::vector<attention_task> dealt;
+  dealt.reserve(tasks_.size());
+  for (std::size_t hand = 0; hand < hands; ++hand)
+    for (std::size_t i = hand; i < tasks_.size(); i += hands) dealt.push_back(tasks_[i]);
+  tasks_.swap(dealt);
 }
 
 result<void> cpu_step::size_memory(const step_program& program) {
@@ -245,7 +267,7 @@ result<void> cpu_step::size_memory(const step_program& program) {
   if (auto grown = grow(scratch_, bytes); !grown) return grown;
 
   std::uint32_t channels = 0, group = 1;
-  for (const step_phase& phase : phases_) channels = std::max(channels, phase.tile_channels);
+  for (const planned& phase : planned_) channels = std::max(channels, phase.tile_channels);
   for (const op& any : program.ops)
     if (const auto* attention = std::get_if<attention_op>(&any))
       group = std::max(group, attention->heads / attention->kv_heads);

@@ -6,24 +6,13 @@
 #include "kernels/kernel_table.hpp"
 #include "kernels/sampler.hpp"
 #include "runtime/base/aligned_buffer.hpp"
+#include "runtime/compute_pool.hpp"
 
 #include <cstdint>
 #include <span>
-#include <string_view>
 #include <vector>
 
 namespace troupe::kernels {
-
-class cpu_step;
-
-/// Tiles that may run in any order, on any worker, once all tiles of the phase before are done.
-struct step_phase {
-  std::string_view name; ///< static
-  std::uint32_t tiles = 0;
-  void (*run)(cpu_step& step, const step_phase& phase, std::uint32_t tile, std::uint32_t worker) = nullptr;
-  const void* of = nullptr;        ///< the op it belongs to
-  std::uint32_t tile_channels = 0; ///< of a multiplication
-};
 
 /// The KV pool as kernels see it: element [layer][block][kv head], each a tile of attention.hpp.
 struct kv_pool {
@@ -41,9 +30,8 @@ struct kv_pool {
   }
 };
 
-/// Plans and computes steps, one at a time. Memory grows in `plan` only; tiles allocate nothing but the
-/// vectors of the results they fill. Thread: `plan` and `take_result` one thread; `run_tile` any worker, each
-/// with its own number.
+/// Plans and computes steps, one at a time. Memory grows in `plan` only.
+/// Thread: `plan` and `take_result` one thread; the phases' tiles any worker, each with its own slot.
 class cpu_step {
  public:
   cpu_step(isa level, unsigned workers);
@@ -52,11 +40,8 @@ class cpu_step {
   /// contract of backend.hpp, unsupported for a weight that no kernel multiplies, no_memory.
   result<void> plan(const step_program& program, const step_input& input, kv_pool& pool);
 
-  std::span<const step_phase> phases() const noexcept { return phases_; }
-
-  void run_tile(const step_phase& phase, std::uint32_t tile, std::uint32_t worker) {
-    phase.run(*this, phase, tile, worker);
-  }
+  /// To be run in order with this object as context; valid until the next `plan`.
+  std::span<const runtime::phase> phases() const noexcept { return phases_; }
 
   /// After the last phase. Errors: internal when a kernel refused its call.
   result<std::vector<row_result>> take_result();
@@ -68,8 +53,15 @@ class cpu_step {
 
  private:
   static constexpr std::uint32_t row_block =
-      192; // rows multiplied at a time: a tile's products stay in the caches
+      192; // rows multiplied at a time: their products stay in the caches
   static constexpr std::uint32_t small_rows = 8; // rows per tile of the phases that only touch memory
+
+  /// What a phase's tiles look at: runtime::phase::op points here.
+  struct planned {
+    const void* of = nullptr;        ///< the op
+    std::uint32_t tile_channels = 0; ///< of a multiplication
+  };
+  using tile_fn = void (cpu_step::*)(const planned& phase, std::uint32_t tile, std::uint32_t worker);
 
   /// Rows of one sequence that stand together.
   struct run {
@@ -92,8 +84,9 @@ class cpu_step {
   void list_phases(const step_program& program);
   void list_attention_tasks(const attention_op& attention);
   std::uint32_t channels_per_tile(const packed_weight& weight, std::uint32_t rows, std::uint32_t unit) const;
+  template<tile_fn Tile>
   void
-  add(std::string_view name, std::uint32_t tiles, decltype(step_phase::run) tile_function, const void* of,
+  add(const char* name, std::uint32_t tiles, std::uint32_t claim, const void* of,
       std::uint32_t tile_channels = 0);
   float* rows_of(buffer_id id) noexcept;
   std::uint32_t row_count(buffer_id id) const noexcept;
@@ -102,16 +95,16 @@ class cpu_step {
       const packed_weight& weight, const float* in, std::size_t in_stride, std::uint32_t rows,
       std::uint32_t begin, std::uint32_t end, float* out, std::size_t out_stride, std::uint32_t worker);
 
-  static void run_angles(cpu_step&, const step_phase&, std::uint32_t tile, std::uint32_t worker);
-  static void run_embed(cpu_step&, const step_phase&, std::uint32_t tile, std::uint32_t worker);
-  static void run_norm(cpu_step&, const step_phase&, std::uint32_t tile, std::uint32_t worker);
-  static void run_qkv(cpu_step&, const step_phase&, std::uint32_t tile, std::uint32_t worker);
-  static void run_attention(cpu_step&, const step_phase&, std::uint32_t tile, std::uint32_t worker);
-  static void run_linear_add(cpu_step&, const step_phase&, std::uint32_t tile, std::uint32_t worker);
-  static void run_gate_up(cpu_step&, const step_phase&, std::uint32_t tile, std::uint32_t worker);
-  static void run_select(cpu_step&, const step_phase&, std::uint32_t tile, std::uint32_t worker);
-  static void run_head(cpu_step&, const step_phase&, std::uint32_t tile, std::uint32_t worker);
-  static void run_sample(cpu_step&, const step_phase&, std::uint32_t tile, std::uint32_t worker);
+  void run_angles(const planned& phase, std::uint32_t tile, std::uint32_t worker);
+  void run_embed(const planned& phase, std::uint32_t tile, std::uint32_t worker);
+  void run_norm(const planned& phase, std::uint32_t tile, std::uint32_t worker);
+  void run_qkv(const planned& phase, std::uint32_t tile, std::uint32_t worker);
+  void run_attention(const planned& phase, std::uint32_t tile, std::uint32_t worker);
+  void run_linear_add(const planned& phase, std::uint32_t tile, std::uint32_t worker);
+  void run_gate_up(const planned& phase, std::uint32_t tile, std::uint32_t worker);
+  void run_select(const planned& phase, std::uint32_t tile, std::uint32_t worker);
+  void run_head(const planned& phase, std::uint32_t tile, std::uint32_t worker);
+  void run_sample(const planned& phase, std::uint32_t tile, std::uint32_t worker);
   void place_head(const qkv_op& qkv, std::uint32_t head, std::uint32_t row, float* x);
   const float* angles(const rope* rotary, std::uint32_t row) const noexcept;
   void answer(std::uint32_t output, const logit_peak& peak, sampler_scratch& scratch);
@@ -123,11 +116,11 @@ class cpu_step {
   kv_pool* pool_ = nullptr;
 
   std::vector<run> runs_;
-  std::vector<std::uint32_t> run_of_row_;
   std::vector<std::uint32_t> output_rows_; // rows of the step that want an output
   bool keep_logits_ = false;               // some output row needs more than the largest logit
   std::vector<attention_task> tasks_;
-  std::vector<step_phase> phases_;
+  std::vector<planned> planned_;
+  std::vector<runtime::phase> phases_;
   std::vector<row_result> results_;
 
   aligned_buffer scratch_;

@@ -20,8 +20,8 @@ struct row_range {
 };
 
 template<class Op>
-const Op& op_of(const step_phase& phase) {
-  return *static_cast<const Op*>(phase.of);
+const Op& op_of(const void* of) {
+  return *static_cast<const Op*>(of);
 }
 
 } // namespace
@@ -46,40 +46,39 @@ const float* cpu_step::angles(const rope* rotary, std::uint32_t row) const noexc
          std::size_t{row} * 2 * rotary->dims;
 }
 
-void cpu_step::run_angles(cpu_step& step, const step_phase&, std::uint32_t tile, std::uint32_t) {
-  const row_range range(tile, small_rows, static_cast<std::uint32_t>(step.input_->rows.size()));
-  for (std::size_t r = 0; r < step.ropes_.size(); ++r) {
-    const rope& rotary = *step.ropes_[r];
-    auto* table = reinterpret_cast<float*>(step.scratch_.data() + step.angles_offset_[r]);
+void cpu_step::run_angles(const planned&, std::uint32_t tile, std::uint32_t) {
+  const row_range range(tile, small_rows, static_cast<std::uint32_t>(input_->rows.size()));
+  for (std::size_t r = 0; r < ropes_.size(); ++r) {
+    const rope& rotary = *ropes_[r];
+    auto* table = reinterpret_cast<float*>(scratch_.data() + angles_offset_[r]);
     for (std::uint32_t row = range.first; row < range.last; ++row) {
       float* cosine = table + std::size_t{row} * 2 * rotary.dims;
-      rope_angles(rotary, step.input_->rows[row].position, cosine, cosine + rotary.dims);
+      rope_angles(rotary, input_->rows[row].position, cosine, cosine + rotary.dims);
     }
   }
 }
 
-void cpu_step::run_embed(cpu_step& step, const step_phase& phase, std::uint32_t tile, std::uint32_t worker) {
-  const auto& o = op_of<embed_op>(phase);
+void cpu_step::run_embed(const planned& phase, std::uint32_t tile, std::uint32_t worker) {
+  const auto& o = op_of<embed_op>(phase.of);
   const packed_weight& table = *o.table;
-  const std::uint32_t width = step.width_of(o.out);
-  const row_range range(tile, small_rows, static_cast<std::uint32_t>(step.input_->rows.size()));
+  const std::uint32_t width = width_of(o.out);
+  const row_range range(tile, small_rows, static_cast<std::uint32_t>(input_->rows.size()));
   for (std::uint32_t row = range.first; row < range.last; ++row) {
-    const auto token = static_cast<std::uint32_t>(step.input_->rows[row].token);
-    float* out = step.rows_of(o.out) + std::size_t{row} * width;
+    const auto token = static_cast<std::uint32_t>(input_->rows[row].token);
+    float* out = rows_of(o.out) + std::size_t{row} * width;
     const std::int32_t status =
         table.scheme->dequantise(&table.shape, table.data.data(), token, token + 1, out, width);
-    if (status != TROUPE_OK) step.worker_status_[worker] = status;
+    if (status != TROUPE_OK) worker_status_[worker] = status;
   }
 }
 
-void cpu_step::run_norm(cpu_step& step, const step_phase& phase, std::uint32_t tile, std::uint32_t) {
-  const auto& o = op_of<rms_norm_op>(phase);
-  const std::uint32_t width = step.width_of(o.out);
-  const row_range range(tile, small_rows, step.row_count(o.out));
+void cpu_step::run_norm(const planned& phase, std::uint32_t tile, std::uint32_t) {
+  const auto& o = op_of<rms_norm_op>(phase.of);
+  const std::uint32_t width = width_of(o.out);
+  const row_range range(tile, small_rows, row_count(o.out));
   for (std::uint32_t row = range.first; row < range.last; ++row) {
     const std::size_t at = std::size_t{row} * width;
-    step.kernels_.rms_norm(
-        step.rows_of(o.in) + at, o.weight.data(), o.epsilon, width, step.rows_of(o.out) + at);
+    kernels_.rms_norm(rows_of(o.in) + at, o.weight.data(), o.epsilon, width, rows_of(o.out) + at);
   }
 }
 
@@ -102,8 +101,8 @@ void cpu_step::place_head(const qkv_op& qkv, std::uint32_t head, std::uint32_t r
   (key ? cache.write_key : cache.write_value)(x, qkv.head_dim, at.position % kv_tile_tokens, place);
 }
 
-void cpu_step::run_qkv(cpu_step& step, const step_phase& phase, std::uint32_t tile, std::uint32_t worker) {
-  const auto& o = op_of<qkv_op>(phase);
+void cpu_step::run_qkv(const planned& phase, std::uint32_t tile, std::uint32_t worker) {
+  const auto& o = op_of<qkv_op>(phase.of);
   // Tiles count through the matrices in order; `before` channels stand in the matrices passed.
   std::uint32_t before = 0;
   std::size_t w = 0;
@@ -114,132 +113,126 @@ void cpu_step::run_qkv(cpu_step& step, const step_phase& phase, std::uint32_t ti
   const packed_weight& weight = *o.weights[w];
   const std::uint32_t begin = tile * phase.tile_channels;
   const std::uint32_t end = std::min(weight.shape.n, begin + phase.tile_channels);
-  const std::uint32_t channels = end - begin, hidden = step.width_of(o.in);
-  const auto rows = static_cast<std::uint32_t>(step.input_->rows.size());
-  auto* products = reinterpret_cast<float*>(step.workers_[worker].products.data());
+  const std::uint32_t channels = end - begin, hidden = width_of(o.in);
+  const auto rows = static_cast<std::uint32_t>(input_->rows.size());
+  auto* products = reinterpret_cast<float*>(workers_[worker].products.data());
   for (std::uint32_t first = 0; first < rows; first += row_block) {
     const std::uint32_t count = std::min(row_block, rows - first);
-    const float* in = step.rows_of(o.in) + std::size_t{first} * hidden;
-    step.multiply(weight, in, hidden, count, begin, end, products, channels, worker);
+    const float* in = rows_of(o.in) + std::size_t{first} * hidden;
+    multiply(weight, in, hidden, count, begin, end, products, channels, worker);
     for (std::uint32_t row = 0; row < count; ++row)
       for (std::uint32_t c = 0; c < channels; c += o.head_dim)
-        step.place_head(
+        place_head(
             o, (before + begin + c) / o.head_dim, first + row, products + std::size_t{row} * channels + c);
   }
 }
 
-void cpu_step::run_attention(
-    cpu_step& step, const step_phase& phase, std::uint32_t tile, std::uint32_t worker) {
-  const auto& o = op_of<attention_op>(phase);
-  const attention_task& task = step.tasks_[tile];
-  const run& of = step.runs_[task.run];
-  const std::uint32_t group = o.heads / o.kv_heads, width = step.width_of(o.q),
-                      out_width = step.width_of(o.out);
+void cpu_step::run_attention(const planned& phase, std::uint32_t tile, std::uint32_t worker) {
+  const auto& o = op_of<attention_op>(phase.of);
+  const attention_task& task = tasks_[tile];
+  const run& of = runs_[task.run];
+  const std::uint32_t group = o.heads / o.kv_heads, width = width_of(o.q), out_width = width_of(o.out);
   const std::size_t row = of.first_row + task.first, head = std::size_t{task.kv_head} * group * o.head_dim;
   const attention_call call{
-      step.rows_of(o.q) + row * width + head,
+      rows_of(o.q) + row * width + head,
       width,
-      step.rows_of(o.out) + row * out_width + head,
+      rows_of(o.out) + row * out_width + head,
       out_width,
       task.rows,
       of.first_position + task.first,
       group,
       o.head_dim,
       o.scale,
-      step.pool_->tiles(o.layer, task.kv_head),
-      step.pool_->tile_stride(),
-      step.input_->sequences[of.sequence].blocks.data(),
-      step.workers_[worker].attention.data()};
-  step.kernels_.attention->of[static_cast<std::size_t>(step.pool_->layout.type)].attention(call);
+      pool_->tiles(o.layer, task.kv_head),
+      pool_->tile_stride(),
+      input_->sequences[of.sequence].blocks.data(),
+      workers_[worker].attention.data()};
+  kernels_.attention->of[static_cast<std::size_t>(pool_->layout.type)].attention(call);
 }
 
-void cpu_step::run_linear_add(
-    cpu_step& step, const step_phase& phase, std::uint32_t tile, std::uint32_t worker) {
-  const auto& o = op_of<linear_add_op>(phase);
+void cpu_step::run_linear_add(const planned& phase, std::uint32_t tile, std::uint32_t worker) {
+  const auto& o = op_of<linear_add_op>(phase.of);
   const std::uint32_t begin = tile * phase.tile_channels;
   const std::uint32_t end = std::min(o.weight->shape.n, begin + phase.tile_channels), channels = end - begin;
-  const std::uint32_t in_width = step.width_of(o.in), width = step.width_of(o.residual);
-  const std::uint32_t rows = step.row_count(o.residual);
-  auto* products = reinterpret_cast<float*>(step.workers_[worker].products.data());
+  const std::uint32_t in_width = width_of(o.in), width = width_of(o.residual);
+  const std::uint32_t rows = row_count(o.residual);
+  auto* products = reinterpret_cast<float*>(workers_[worker].products.data());
   for (std::uint32_t first = 0; first < rows; first += row_block) {
     const std::uint32_t count = std::min(row_block, rows - first);
-    const float* in = step.rows_of(o.in) + std::size_t{first} * in_width;
-    step.multiply(*o.weight, in, in_width, count, begin, end, products, channels, worker);
+    const float* in = rows_of(o.in) + std::size_t{first} * in_width;
+    multiply(*o.weight, in, in_width, count, begin, end, products, channels, worker);
     for (std::uint32_t row = 0; row < count; ++row)
-      step.kernels_.add(
+      kernels_.add(
           products + std::size_t{row} * channels, channels,
-          step.rows_of(o.residual) + std::size_t{first + row} * width + begin);
+          rows_of(o.residual) + std::size_t{first + row} * width + begin);
   }
 }
 
-void cpu_step::run_gate_up(
-    cpu_step& step, const step_phase& phase, std::uint32_t tile, std::uint32_t worker) {
-  const auto& o = op_of<gate_up_op>(phase);
+void cpu_step::run_gate_up(const planned& phase, std::uint32_t tile, std::uint32_t worker) {
+  const auto& o = op_of<gate_up_op>(phase.of);
   const std::uint32_t begin = tile * phase.tile_channels;
   const std::uint32_t end = std::min(o.gate->shape.n, begin + phase.tile_channels), channels = end - begin;
-  const std::uint32_t in_width = step.width_of(o.in), width = step.width_of(o.out),
-                      rows = step.row_count(o.out);
-  auto* gate = reinterpret_cast<float*>(step.workers_[worker].products.data());
+  const std::uint32_t in_width = width_of(o.in), width = width_of(o.out), rows = row_count(o.out);
+  auto* gate = reinterpret_cast<float*>(workers_[worker].products.data());
   float* up = gate + std::size_t{std::min(row_block, rows)} * channels;
   for (std::uint32_t first = 0; first < rows; first += row_block) {
     const std::uint32_t count = std::min(row_block, rows - first);
-    const float* in = step.rows_of(o.in) + std::size_t{first} * in_width;
-    step.multiply(*o.gate, in, in_width, count, begin, end, gate, channels, worker);
-    step.multiply(*o.up, in, in_width, count, begin, end, up, channels, worker);
+    const float* in = rows_of(o.in) + std::size_t{first} * in_width;
+    multiply(*o.gate, in, in_width, count, begin, end, gate, channels, worker);
+    multiply(*o.up, in, in_width, count, begin, end, up, channels, worker);
     for (std::uint32_t row = 0; row < count; ++row) {
       const std::size_t at = std::size_t{row} * channels;
-      step.kernels_.silu_mul(
-          gate + at, up + at, channels, step.rows_of(o.out) + std::size_t{first + row} * width + begin);
+      kernels_.silu_mul(
+          gate + at, up + at, channels, rows_of(o.out) + std::size_t{first + row} * width + begin);
     }
   }
 }
 
-void cpu_step::run_select(cpu_step& step, const step_phase& phase, std::uint32_t tile, std::uint32_t) {
-  const auto& o = op_of<select_rows_op>(phase);
-  const std::uint32_t width = step.width_of(o.out);
-  const row_range range(tile, small_rows, static_cast<std::uint32_t>(step.output_rows_.size()));
+void cpu_step::run_select(const planned& phase, std::uint32_t tile, std::uint32_t) {
+  const auto& o = op_of<select_rows_op>(phase.of);
+  const std::uint32_t width = width_of(o.out);
+  const row_range range(tile, small_rows, static_cast<std::uint32_t>(output_rows_.size()));
   for (std::uint32_t output = range.first; output < range.last; ++output)
     std::memcpy(
-        step.rows_of(o.out) + std::size_t{output} * width,
-        step.rows_of(o.in) + std::size_t{step.output_rows_[output]} * width, width * sizeof(float));
+        rows_of(o.out) + std::size_t{output} * width,
+        rows_of(o.in) + std::size_t{output_rows_[output]} * width, width * sizeof(float));
 }
 
-void cpu_step::run_head(cpu_step& step, const step_phase& phase, std::uint32_t tile, std::uint32_t worker) {
-  const auto& o = op_of<head_op>(phase);
+void cpu_step::run_head(const planned& phase, std::uint32_t tile, std::uint32_t worker) {
+  const auto& o = op_of<head_op>(phase.of);
   const std::uint32_t begin = tile * phase.tile_channels;
   const std::uint32_t end = std::min(o.weight->shape.n, begin + phase.tile_channels), channels = end - begin;
-  const std::uint32_t width = step.width_of(o.in), vocab = step.width_of(o.logits);
-  const auto rows = static_cast<std::uint32_t>(step.output_rows_.size());
-  auto* peaks = reinterpret_cast<logit_peak*>(step.scratch_.data() + step.peaks_offset_);
+  const std::uint32_t width = width_of(o.in), vocab = width_of(o.logits);
+  const auto rows = static_cast<std::uint32_t>(output_rows_.size());
+  auto* peaks = reinterpret_cast<logit_peak*>(scratch_.data() + peaks_offset_);
   for (std::uint32_t first = 0; first < rows; first += row_block) {
     const std::uint32_t count = std::min(row_block, rows - first);
     // Logits leave the tile only when something beyond their largest is asked for.
-    float* out = step.keep_logits_ ? step.rows_of(o.logits) + std::size_t{first} * vocab + begin
-                                   : reinterpret_cast<float*>(step.workers_[worker].products.data());
-    const std::size_t stride = step.keep_logits_ ? vocab : channels;
-    step.multiply(
-        *o.weight, step.rows_of(o.in) + std::size_t{first} * width, width, count, begin, end, out, stride,
-        worker);
+    float* out = keep_logits_ ? rows_of(o.logits) + std::size_t{first} * vocab + begin
+                              : reinterpret_cast<float*>(workers_[worker].products.data());
+    const std::size_t stride = keep_logits_ ? vocab : channels;
+    multiply(
+        *o.weight, rows_of(o.in) + std::size_t{first} * width, width, count, begin, end, out, stride, worker);
     for (std::uint32_t row = 0; row < count; ++row) {
-      logit_peak peak = step.kernels_.find_peak(out + row * stride, channels);
+      logit_peak peak = kernels_.find_peak(out + row * stride, channels);
       peak.index += begin;
-      peaks[std::size_t{first + row} * step.head_tiles_ + tile] = peak;
+      peaks[std::size_t{first + row} * head_tiles_ + tile] = peak;
     }
   }
 }
 
-void cpu_step::run_sample(cpu_step& step, const step_phase&, std::uint32_t output, std::uint32_t worker) {
-  const auto* peaks = reinterpret_cast<const logit_peak*>(step.scratch_.data() + step.peaks_offset_) +
-                      std::size_t{output} * step.head_tiles_;
+void cpu_step::run_sample(const planned&, std::uint32_t output, std::uint32_t worker) {
+  const auto* peaks = reinterpret_cast<const logit_peak*>(scratch_.data() + peaks_offset_) +
+                      std::size_t{output} * head_tiles_;
   logit_peak peak = peaks[0];
-  for (std::uint32_t tile = 1; tile < step.head_tiles_; ++tile) {
+  for (std::uint32_t tile = 1; tile < head_tiles_; ++tile) {
     peak.finite = peak.finite && peaks[tile].finite;
     if (peaks[tile].value > peak.value) {
       peak.value = peaks[tile].value;
       peak.index = peaks[tile].index;
     }
   }
-  step.answer(output, peak, step.workers_[worker].sampler);
+  answer(output, peak, workers_[worker].sampler);
 }
 
 void cpu_step::answer(std::uint32_t output, const logit_peak& peak, sampler_scratch& scratch) {
@@ -254,7 +247,7 @@ void cpu_step::answer(std::uint32_t output, const logit_peak& peak, sampler_scra
 
   const std::span<const float> logits(
       rows_of(logits_) + std::size_t{output} * program_->vocab, program_->vocab);
-  if (row.want == row_output::logits) answer.logits.assign(logits.begin(), logits.end());
+  if (row.want == row_output::logits) std::copy(logits.begin(), logits.end(), answer.logits.begin());
   if (!peak.finite) return;
   if (!sequence.sampling.greedy() || sequence.sampling.penalised())
     answer.token = sample_token(
