@@ -45,7 +45,7 @@ completion generate(engine_options options, request what) {
 int replay_command(const std::vector<std::string>& words) {
   config::settings all;
   all.engine.max_batch = 1;
-  all.log.level = "warning";
+  all.log.level = "error";
   all.model.path.clear();
   std::string path;
   arguments options(

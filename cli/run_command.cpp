@@ -14,7 +14,7 @@ namespace troupe::cli {
 int run_command(const std::vector<std::string>& words) {
   config::settings all;
   all.engine.max_batch = 1; // one person asks at a time
-  all.log.level = "warning";
+  all.log.level = "error";
   conversation_options talk;
   request& model_request = talk.model_request;
   sampling& draw = model_request.sampling;
