@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: Apache-2.0
+// The server with a real engine and the tiny model: clients on blocking sockets, the server on a thread of
+// its own.
+#include "server/server.hpp"
+#include "server/websocket_codec.hpp"
+#include "server/wire_objects.hpp"
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/use_future.hpp>
+#include <boost/asio/write.hpp>
+#include <boost/json/parse.hpp>
+#include <boost/json/value.hpp>
+#include <boost/test/unit_test.hpp>
+
+#include <sys/socket.h>
+
+#include <future>
+#include <thread>
+
+using namespace troupe;
+using namespace troupe::server;
+namespace asio = boost::asio;
+namespace json = boost::json;
+using asio::ip::tcp;
+using boost::system::error_code;
+
+namespace {
+
+class client {
+ public:
+  explicit client(std::uint16_t port) : socket_(io_) {
+    socket_.connect({asio::ip::make_address("127.0.0.1"), port});
+    const timeval limit{60, 0};
+    ::setsockopt(socket_.native_handle(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+  }
+  void send(std::string_view bytes) { asio::write(socket_, asio::buffer(bytes.data(), bytes.size())); }
+  // Reads until `ready(everything so far)` or the end; false at the end.
+  template<class Ready>
+  bool read_until(Ready ready) {
+    while (!ready(got)) {
+      char buffer[4096];
+      const auto n = ::recv(socket_.native_handle(), buffer, sizeof buffer, 0);
+      if (n <= 0) return false;
+      got.append(buffer, static_cast<std::size_t>(n));
+    }
+    return true;
+  }
+  void leave() { socket_.close(); }
+  std::string got;
+
+ private:
+  asio::io_context io_;
+  tcp::socket socket_;
+};
+
+std::string http_post(std::string_view body) {
+  return "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: " +
+         std::to_string(body.size()) + "\r\n\r\n" + std::string(body);
+}
+
+// The body of a response with Content-Length, empty while it is incomplete.
+std::string body_of(const std::string& got) {
+  const std::size_t head = got.find("\r\n\r\n");
+  const std::size_t field = got.find("Content-Length: ");
+  if (head == std::string::npos || field > head) return {};
+  const std::size_t size = std::stoul(got.substr(field + 16));
+  return got.size() < head + 4 + size ? std::string() : got.substr(head + 4, size);
+}
+
+int status_of_answer(const std::string& got) {
+  return got.size() > 12 ? std::stoi(got.substr(9, 3)) : 0;
+}
+
+std::string ids_text(const json::value& ids) {
+  std::string out;
+  for (const json::value& id : ids.as_array()) out += std::to_string(id.as_int64()) + ' ';
+  return out;
+}
+
+std::string request_body(int i, int max_tokens, bool stream = false) {
+  std::string prompt;
+  for (int n = 0; n <= i * 3 % 50; ++n) prompt += "the river and the " + std::to_string(n * i) + " ";
+  return R"({"prompt":")" + prompt +
+         R"(","temperature":0,"ignore_eos":true,"return_token_ids":true,"max_tokens":)" +
+         std::to_string(max_tokens) + (stream ? R"(,"stream":true})" : "}");
+}
+
+struct running_server {
+  explicit running_server(engine_options e = {}, server_options o = {}) {
+    e.model_path = TROUPE_TEST_DATA "/tiny/tiny_f16.gguf";
+    e.threads = 1;
+    o.port = 0;
+    o.tcp_port = 0;
+    the_engine.emplace(io.get_executor(), std::move(e));
+    the_server.emplace(*the_engine, std::move(o));
+    the_server->listen().value();
+    thread = std::thread([this] { io.run(); });
+    the_engine->async_start(asio::use_future).get().value();
+    on_executor([&] { the_server->engine_ready(); });
+  }
+  ~running_server() {
+    if (the_server) stop();
+  }
+  void stop() {
+    auto drained = asio::post(io, asio::use_future([&] {
+                                return the_server->async_drain(std::chrono::seconds(30), asio::use_future);
+                              }))
+                       .get();
+    the_engine->async_shutdown(std::chrono::seconds(30), asio::use_future).get().value();
+    drained.get();
+    on_executor([&] {
+      the_server.reset();
+      the_engine.reset();
+    });
+    work.reset();
+    thread.join();
+  }
+  template<class F>
+  void on_executor(F f) {
+    asio::post(io, asio::use_future(std::move(f))).get();
+  }
+  std::uint16_t http() const { return the_server->port(); }
+  std::uint16_t raw() const { return the_server->tcp_port(); }
+  // One answer in one piece.
+  std::string answer(const std::string& body) {
+    client c(http());
+    c.send(http_post(body));
+    c.read_until([](const std::string& got) { return !body_of(got).empty(); });
+    return c.got;
+  }
+  std::string ids_of(const std::string& body) {
+    return ids_text(json::parse(body_of(answer(body))).at("choices").at(0).at("token_ids"));
+  }
+  // The value of a metric, by its whole name.
+  std::string metric(const std::string& name) {
+    client c(http());
+    c.send("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    c.read_until([](const std::string& got) { return !body_of(got).empty(); });
+    const std::size_t at = c.got.find("\n" + name + " ");
+    if (at == std::string::npos) return "absent";
+    const std::size_t from = at + name.size() + 2;
+    return c.got.substr(from, c.got.find('\n', from) - from);
+  }
+
+  asio::io_context io{1};
+  asio::executor_work_guard<asio::io_context::executor_type> work = asio::make_work_guard(io);
+  std::optional<engine> the_engine;
+  std::optional<server::server> the_server;
+  std::thread thread;
+};
+
+} // namespace
+
+BOOST_AUTO_TEST_SUITE(server_with_an_engine)
+
+BOOST_AUTO_TEST_CASE(all_doors_give_the_tokens_of_the_same_request_alone) {
+  running_server s;
+  constexpr int requests = 16;
+  std::vector<std::string> alone;
+  for (int i = 0; i < requests; ++i) alone.push_back(s.ids_of(request_body(i, 24)));
+
+  // HTTP: each on its own connection, all at once.
+  std::vector<std::unique_ptr<client>> clients;
+  for (int i = 0; i < requests; ++i) {
+    clients.push_back(std::make_unique<client>(s.http()));
+    clients.back()->send(http_post(request_body(i, 24)));
+  }
+  // TCP and WebSocket: all on one connection.
+  client raw(s.raw());
+  client ws(s.http());
+  ws.send("GET /v1/stream HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+          "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n");
+  for (int i = 0; i < requests; ++i) {
+    const std::string object = submit_object(std::to_string(i), openai_api::completions, request_body(i, 24));
+    raw.send(object + "\n");
+    std::string frame{static_cast<char>(0x81)};
+    frame.push_back(static_cast<char>(0x80 | 126));
+    frame.push_back(static_cast<char>(object.size() >> 8));
+    frame.push_back(static_cast<char>(object.size()));
+    ws.send(frame.append(4, '\0').append(object));
+  }
+  for (int i = 0; i < requests; ++i) {
+    BOOST_REQUIRE(clients[i]->read_until([](const std::string& got) { return !body_of(got).empty(); }));
+    BOOST_TEST(
+        ids_text(json::parse(body_of(clients[i]->got)).at("choices").at(0).at("token_ids")) == alone[i]);
+  }
+  const auto collect = [&](std::vector<std::string> objects) {
+    std::map<std::string, std::string> ids;
+    std::map<std::string, int> ends;
+    for (const std::string& text : objects) {
+      const server_object o = parse_server_object(text).value();
+      BOOST_TEST((o.kind != server_kind::error), text);
+      if (o.kind == server_kind::token)
+        for (const std::int32_t id : o.token_ids) ids[o.id] += std::to_string(id) + ' ';
+      if (o.kind == server_kind::done) ++ends[o.id];
+    }
+    for (int i = 0; i < requests; ++i) {
+      BOOST_TEST(ids[std::to_string(i)] == alone[i]);
+      BOOST_TEST(ends[std::to_string(i)] == 1);
+    }
+  };
+  const auto dones = [](const std::string& got) {
+    int n = 0;
+    for (std::size_t at = got.find("\"done\""); at != std::string::npos; at = got.find("\"done\"", at + 1))
+      ++n;
+    return n;
+  };
+  BOOST_REQUIRE(
+      raw.read_until([&](const std::string& got) { return dones(got) == requests && got.ends_with("\n"); }));
+  std::vector<std::string> objects;
+  for (std::size_t at = 0; at < raw.got.size();) {
+    const std::size_t end = raw.got.find('\n', at);
+    objects.push_back(raw.got.substr(at, end - at));
+    at = end + 1;
+  }
+  collect(objects);
+  BOOST_REQUIRE(
+      ws.read_until([&](const std::string& got) { return dones(got) == requests && got.ends_with("}"); }));
+  objects.clear();
+  for (std::size_t at = ws.got.find("\r\n\r\n") + 4; at < ws.got.size();) {
+    const auto byte = [&](std::size_t i) {
+      return static_cast<std::size_t>(static_cast<unsigned char>(ws.got[at + i]));
+    };
+    BOOST_REQUIRE_EQUAL(byte(0), 0x81U);
+    const std::size_t head = byte(1) == 126 ? 4 : 2;
+    const std::size_t size = head == 4 ? byte(2) << 8 | byte(3) : byte(1);
+    objects.push_back(ws.got.substr(at + head, size));
+    at += head + size;
+  }
+  collect(objects);
+  BOOST_TEST(std::stoi(s.metric("troupe_step_sequences_max")) >= 16);
+  BOOST_TEST(s.metric("troupe_kv_blocks_used") == "0");
+}
+
+BOOST_AUTO_TEST_CASE(too_many_requests_end_with_200_or_429_and_nothing_else) {
+  engine_options e;
+  e.max_queue = 4;
+  e.max_batch = 2;
+  running_server s(e);
+  std::vector<std::unique_ptr<client>> clients;
+  for (int i = 0; i < 60; ++i) {
+    clients.push_back(std::make_unique<client>(s.http()));
+    clients.back()->send(http_post(request_body(i, 40)));
+  }
+  int served = 0, refused = 0;
+  for (const auto& c : clients) {
+    BOOST_REQUIRE(c->read_until([](const std::string& got) { return !body_of(got).empty(); }));
+    const int status = status_of_answer(c->got);
+    if (status == 200) ++served;
+    if (status != 429) continue;
+    ++refused;
+    BOOST_TEST(c->got.find("Retry-After: ") != std::string::npos);
+    BOOST_TEST(json::parse(body_of(c->got)).at("error").at("code") == "queue_full");
+  }
+  BOOST_TEST(served + refused == 60);
+  BOOST_TEST(served >= 2);
+  BOOST_TEST(refused >= 1);
+  BOOST_TEST(s.metric("troupe_kv_blocks_used") == "0");
+}
+
+BOOST_AUTO_TEST_CASE(clients_that_leave_mid_stream_leave_no_block_behind) {
+  running_server s;
+  std::vector<std::unique_ptr<client>> clients;
+  for (int i = 0; i < 10; ++i) {
+    clients.push_back(std::make_unique<client>(s.http()));
+    clients.back()->send(http_post(request_body(i, 150, true)));
+  }
+  for (const auto& c : clients) {
+    BOOST_REQUIRE(
+        c->read_until([](const std::string& got) { return got.find("data: ") != std::string::npos; }));
+    c->leave();
+  }
+  // Each look takes a round trip, so that steps go by; what was left behind would stay for ever.
+  std::string used;
+  for (int i = 0; i < 2000 && used != "0"; ++i) used = s.metric("troupe_kv_blocks_used");
+  BOOST_TEST(used == "0");
+  BOOST_TEST(s.metric("troupe_requests_running") == "0");
+}
+
+BOOST_AUTO_TEST_CASE(a_server_that_loads_says_so_and_a_drain_refuses_and_finishes) {
+  asio::io_context io;
+  {
+    engine e(io.get_executor(), {});
+    server_options o;
+    o.port = 0;
+    server::server early(e, o);
+    early.listen().value();
+    client c(early.port());
+    c.send(http_post(request_body(1, 5)) + "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    while (io.run_one_for(std::chrono::milliseconds(200)) > 0) {
+    }
+    c.read_until([](const std::string& got) { return got.find("\"loading\"") != std::string::npos; });
+    BOOST_TEST(status_of_answer(c.got) == 503);
+    BOOST_TEST(c.got.find("\"model_loading\"") != std::string::npos);
+  }
+  io.run();
+
+  running_server s;
+  client busy(s.http());
+  busy.send(http_post(request_body(1, 100, true)));
+  BOOST_REQUIRE(
+      busy.read_until([](const std::string& got) { return got.find("data: ") != std::string::npos; }));
+  s.stop();
+  s.the_server.reset();
+  BOOST_TEST(busy.read_until([](const std::string& got) { return got.ends_with("0\r\n\r\n"); }));
+  BOOST_TEST(busy.got.find("[DONE]") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(connections_over_the_cap_are_refused_at_once) {
+  server_options o;
+  o.max_connections = 3;
+  running_server s({}, o);
+  std::vector<std::unique_ptr<client>> clients;
+  for (int i = 0; i < 3; ++i) {
+    clients.push_back(std::make_unique<client>(s.http()));
+    clients.back()->send("GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    BOOST_REQUIRE(clients.back()->read_until([](const std::string& got) { return !body_of(got).empty(); }));
+  }
+  client over(s.http());
+  over.read_until([](const std::string&) { return false; });
+  BOOST_TEST(status_of_answer(over.got) == 503);
+  clients.front()->leave();
+  // The place is free again as soon as the server has seen it.
+  int status = 503;
+  for (int i = 0; i < 1000 && status != 200; ++i) {
+    client next(s.http());
+    next.send("GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    next.read_until([](const std::string& got) { return !body_of(got).empty(); });
+    status = status_of_answer(next.got);
+  }
+  BOOST_TEST(status == 200);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
