@@ -194,18 +194,25 @@ void request_core::end_early(error why, request_effects& out) {
 }
 
 void request_core::conclude(request_effects& out) {
-  const bool cut = finished_->failed && !stopped_;
-  if (cut) {
+  // Once the end was asked for, tokens were dropped: whatever end came first, it is not the whole answer.
+  if (early_end_ && early_end_->code != errc::cancelled) {
+    fail(std::move(*early_end_), out);
+    return;
+  }
+  if (finished_->failed && !stopped_) {
     fail(std::move(*finished_->failed), out);
     return;
   }
-  const auto reason = stopped_ ? finish_reason::stop : finished_->reason;
+  const auto reason = stopped_     ? finish_reason::stop
+                      : early_end_ ? finish_reason::cancelled
+                                   : finished_->reason;
   if (!accepted_ && reason == finish_reason::cancelled) { // nobody was told that it runs
     fail({errc::cancelled, "cancelled before it was accepted", {}, 0}, out);
     return;
   }
   ensure_accepted(out);
-  if (!stopped_)
+  // A cut answer stays a prefix of the whole one: what was held back might have become a stop string.
+  if (!stopped_ && reason != finish_reason::cancelled)
     if (auto rest = text_->flush(); !rest.empty()) {
       token_event event;
       event.seq = seq_++;

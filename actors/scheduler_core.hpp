@@ -177,7 +177,7 @@ class scheduler_core {
   void ask_for_blocks(turn& t);
   void launch(turn& t);
   void fail_unserved(const blocks_reserved& m, turn& t);
-  bool resolve_shortage(const blocks_reserved& m, turn& t);
+  void resolve_shortage(const blocks_reserved& m, turn& t);
   bool pick_victims(const sequence& needy, std::uint32_t missing, bool last_resort, time_point now);
   void mark_class_elders(time_point now);
   std::int64_t effective_class(const sequence& s, time_point now) const noexcept;
@@ -219,6 +219,7 @@ class scheduler_core {
   step_state step_ = step_state::idle;
   std::uint64_t step_seq_ = 0;
   std::vector<planned> plan_;
+  std::uint32_t stuck_in_a_row_ = 0; ///< plans that nobody could run for want of blocks
   time_point retry_at_ = time_point::max(); ///< when an idle scheduler looks again
   time_point alarm_ = time_point::max();
   scheduler_stats stats_;

@@ -79,10 +79,17 @@ bool scheduler_core::waits_for_company(turn& t) {
 /// to blame, and its neighbours are spared.
 void scheduler_core::keep_one_suspect() {
   sequence* suspect = nullptr;
-  for (const auto& c : candidates_)
-    if (c.s->strikes > 0 && (suspect == nullptr || elder(*c.s, *suspect))) suspect = c.s;
+  bool others = false;
+  for (const auto& c : candidates_) {
+    if (c.s->strikes == 0)
+      others = true;
+    else if (suspect == nullptr || elder(*c.s, *suspect))
+      suspect = c.s;
+  }
   if (suspect == nullptr) return;
-  std::erase_if(candidates_, [&](const candidate& c) { return c.s != suspect; });
+  const bool yields =
+      others && stuck_in_a_row_ % 2 == 1; // it lacked blocks that only its elders could give up
+  std::erase_if(candidates_, [&](const candidate& c) { return yields ? c.s->strikes > 0 : c.s != suspect; });
 }
 
 /// Cuts the candidates down to `max_batch` sequences and `max_step_tokens` rows. Decode rows come first, but
@@ -160,8 +167,9 @@ void scheduler_core::on(blocks_reserved&& m, time_point now, scheduler_effects& 
   }
   for (const auto& p : plan_) find(p.id)->demand_pending = false;
   fail_unserved(m, t);
-  // Planning again at once would only meet the same shortage.
-  if (resolve_shortage(m, t))
+  resolve_shortage(m, t);
+  // Others may be chosen the next time; if nobody can run however the plan is cut, time must help.
+  if (stuck_in_a_row_ <= 2 * seated_.size())
     pump(t);
   else
     set_next_alarm(t);
@@ -181,8 +189,8 @@ void scheduler_core::fail_unserved(const blocks_reserved& m, turn& t) {
 }
 
 /// The eldest in need is helped, or passed over together with all that are short: nobody younger takes what
-/// it waits for. Ends by asking again or by running what is left; false when nobody could run.
-bool scheduler_core::resolve_shortage(const blocks_reserved& m, turn& t) {
+/// it waits for. Ends by asking again or by running what is left.
+void scheduler_core::resolve_shortage(const blocks_reserved& m, turn& t) {
   bool helped = false, passed_over = false;
   for (const auto& x : m.shortages) {
     auto* s = find(x.id);
@@ -203,13 +211,15 @@ bool scheduler_core::resolve_shortage(const blocks_reserved& m, turn& t) {
     passed_over = true;
     drop_from_plan(x.id);
   }
-  const bool stuck = !helped && passed_over && plan_.empty();
-  if (helped)
+  if (helped) {
     ask_for_blocks(t);
-  else
-    launch(t);
-  if (stuck) retry_at_ = t.now + retry_delay;
-  return !stuck;
+    return;
+  }
+  if (passed_over && plan_.empty()) {
+    ++stuck_in_a_row_;
+    retry_at_ = t.now + retry_delay;
+  }
+  launch(t);
 }
 
 void scheduler_core::launch(turn& t) {
@@ -241,6 +251,7 @@ void scheduler_core::launch(turn& t) {
     }
   }
   const auto width = static_cast<std::uint32_t>(plan_.size());
+  stuck_in_a_row_ = 0;
   ++stats_.steps;
   stats_.last_step_rows = rows;
   stats_.last_step_sequences = width;

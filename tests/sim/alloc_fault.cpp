@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Replaces operator new for the whole program.
+#include "sim/alloc_fault.hpp"
+
+#include <cstdlib>
+#include <new>
+
+namespace troupe::sim {
+namespace {
+
+std::uint32_t countdown_left = 0; // 0 = off; the simulation has one thread
+bool has_fired = false;
+
+} // namespace
+
+alloc_fault::alloc_fault(std::uint32_t countdown) noexcept {
+  countdown_left = countdown;
+  has_fired = false;
+}
+alloc_fault::~alloc_fault() {
+  countdown_left = 0;
+}
+bool alloc_fault::fired() const noexcept {
+  return has_fired;
+}
+
+void* allocate(std::size_t bytes) {
+  if (countdown_left != 0 && --countdown_left == 0) {
+    has_fired = true;
+    throw std::bad_alloc();
+  }
+  if (void* p = std::malloc(bytes == 0 ? 1 : bytes)) return p;
+  throw std::bad_alloc();
+}
+
+} // namespace troupe::sim
+
+void* operator new(std::size_t bytes) {
+  return troupe::sim::allocate(bytes);
+}
+void* operator new[](std::size_t bytes) {
+  return troupe::sim::allocate(bytes);
+}
+void operator delete(void* p) noexcept {
+  std::free(p);
+}
+void operator delete[](void* p) noexcept {
+  std::free(p);
+}
+void operator delete(void* p, std::size_t) noexcept {
+  std::free(p);
+}
+void operator delete[](void* p, std::size_t) noexcept {
+  std::free(p);
+}

@@ -1,0 +1,532 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/door_world.hpp"
+
+#include "engine/engine_state.hpp"
+#include "runtime/sim/byte_stream.hpp"
+#include "runtime/sim/world.hpp"
+#include "server/http_protocol.hpp"
+#include "server/line_protocol.hpp"
+#include "server/session_core.hpp"
+#include "sim/door_client.hpp"
+#include "sim/stand_in.hpp"
+
+#include <boost/asio/post.hpp>
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+namespace troupe::sim {
+namespace {
+
+namespace asio = boost::asio;
+using runtime::duration;
+using runtime::time_point;
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr std::uint64_t most_events = 2'000'000; // a run that goes on longer is stuck
+
+/// Computes at once, answers after a drawn time; fails steps with a drawn chance.
+class slow_backend final : public kernels::backend {
+ public:
+  slow_backend(
+      const imaginary_model& model, std::uint32_t blocks, std::uint32_t block_tokens, runtime::sim::world& w,
+      std::uint64_t seed, double step_fails) :
+      memory_(model, blocks, block_tokens),
+      world_(w), chance_(seed, 31), step_fails_(step_fails) {}
+
+  result<void> create_pool(const kernels::kv_layout&, std::uint32_t) override { return {}; }
+  void submit(
+      std::shared_ptr<const kernels::step_program>, kernels::step_input input,
+      std::function<void(kernels::step_result)> done) override {
+    kernels::step_result r = memory_.compute(input, {});
+    if (chance_.below(1000) < static_cast<std::uint64_t>(step_fails_ * 1000)) {
+      r.failed = true;
+      r.failure = "drawn by lot";
+      r.rows.clear();
+    }
+    const auto time = microseconds(200 + 40 * input.rows.size() + chance_.below(300));
+    world_.timers.start(time, [d = std::move(done), r = std::move(r)]() mutable { d(std::move(r)); });
+  }
+  std::string describe() const override { return "stand-in"; }
+  std::uint64_t scratch_bytes(const kernels::step_program&, std::uint32_t, std::uint32_t) const override {
+    return 0;
+  }
+
+ private:
+  stand_in memory_;
+  runtime::sim::world& world_;
+  runtime::random_stream chance_;
+  double step_fails_;
+};
+
+class sim_host final : public detail::model_host {
+ public:
+  sim_host(
+      const imaginary_model& model, std::uint32_t context_positions, std::uint32_t blocks,
+      std::uint32_t tokens_per_block, std::shared_ptr<kernels::backend> runs) {
+    backend = std::move(runs);
+    context = context_positions;
+    block_tokens = tokens_per_block;
+    memory.kv_blocks = blocks;
+    memory.kv_block_tokens = tokens_per_block;
+    program = std::make_shared<kernels::step_program>();
+    info.name = "sim";
+    info.vocabulary = model.vocabulary;
+    info.context = context_positions;
+    info.end_of_sequence = {model.end_of_sequence};
+    info.system_fingerprint = "sim-1";
+  }
+  result<std::vector<std::int32_t>> encode(const prompt& what) const override {
+    if (const auto* ids = std::get_if<std::vector<std::int32_t>>(&what)) return *ids;
+    return error{errc::unsupported, "ids only", {}, 0};
+  }
+  result<std::string> render(const chat_prompt&) const override {
+    return error{errc::unsupported, "no chat", {}, 0};
+  }
+  result<std::vector<std::int32_t>> tokenize(std::string_view, bool, bool) const override {
+    return error{errc::unsupported, "ids only", {}, 0};
+  }
+  std::string detokenize(std::span<const std::int32_t>, bool) const override { return {}; }
+  std::unique_ptr<actors::token_text> make_text(std::span<const std::string> stops, bool) const override {
+    return std::make_unique<plain_text>(std::vector<std::string>(stops.begin(), stops.end()));
+  }
+};
+
+/// Both ends of one connection.
+struct connection {
+  connection(const runtime::sim::pipe_faults& faults, std::uint64_t seed) : pipes(faults, seed) {}
+
+  door_kind kind = door_kind::http;
+  std::vector<door_wish> wishes;
+  runtime::sim::byte_stream_pair pipes; // a: the client
+  bool open = false;
+
+  // server
+  std::unique_ptr<server::session_core> core;
+  std::map<server::request_key, stream> streams;
+  std::string server_out;
+  bool server_closing = false, server_gone = false;
+  std::optional<time_point> armed;
+
+  // client
+  std::unique_ptr<answer_reader> reader;
+  std::string client_out;
+  std::uint64_t received = 0;
+  std::optional<std::uint64_t> vanishes_at, stalls_at; // bytes received
+  bool vanishes_by_reset = false, client_gone = false;
+  std::set<std::string> cancelled;
+
+  bool over() const { return open && server_gone && client_gone; }
+};
+
+class door_world final : server::door_services {
+ public:
+  explicit door_world(std::uint64_t seed);
+  door_outcome run();
+
+ private:
+  // door_services
+  server::door_health health() const override { return draining_ ? server::door_health::draining : health_; }
+  const server::openai_rules& rules() const override { return rules_; }
+  std::uint32_t context_tokens() const override { return context_; }
+  std::string system_fingerprint() const override { return "sim-1"; }
+  std::int64_t started_unix_seconds() const override { return 1; }
+  std::int64_t unix_seconds() const override { return 2; }
+  std::string metrics_text() const override { return {}; }
+  std::uint64_t random() override { return chance_(); }
+
+  void draw_clients();
+  void draw_requests(connection& c, std::size_t number);
+  void connect(connection& c);
+  void apply(connection& c);
+  void arm(connection& c);
+  void finish_server(connection& c);
+  bool pump(connection& c);
+  bool pump_server(connection& c);
+  bool pump_client(connection& c);
+  void wake_for(runtime::sim::byte_pipe& pipe);
+  bool pump_all(bool every);
+  void check_ledger();
+  void check_answers(door_outcome& out);
+  void check_answer(const connection& c, const door_wish& w, const door_answer& a, door_outcome& out);
+  void start_drain();
+  void fail(std::string what) {
+    if (failure_.empty()) failure_ = std::move(what);
+  }
+  time_point now() const { return world_.clock.now(); }
+
+  std::uint64_t seed_;
+  runtime::random_stream chance_;
+  runtime::sim::world world_;
+  imaginary_model model_;
+  std::uint32_t blocks_, block_tokens_, context_;
+  double step_fails_ = 0;
+  std::shared_ptr<detail::engine_state> engine_;
+  server::door_counters counters_;
+  server::openai_rules rules_;
+  server::door_context context_of_doors_;
+  server::door_health health_ = server::door_health::loading;
+  bool draining_ = false, drained_ = false, drains_early_ = false;
+  std::vector<std::unique_ptr<connection>> connections_;
+  std::uint64_t hash_ = 14695981039346656037ULL;
+  std::string failure_;
+};
+
+door_world::door_world(std::uint64_t seed) :
+    seed_(seed), chance_(seed, 17), world_(seed, microseconds(chance_.below(2) == 0 ? 0 : 5)),
+    blocks_(static_cast<std::uint32_t>(12 + chance_.below(80))), block_tokens_(4),
+    context_(static_cast<std::uint32_t>(48 + chance_.below(80))), context_of_doors_{
+                                                                      {}, {}, counters_, *this} {
+  const auto one_in = [this](std::uint64_t n) { return chance_.below(n) == 0; };
+  if (one_in(4)) step_fails_ = 0.02;
+  if (one_in(3)) world_.timers.lateness = [this] { return duration(microseconds(chance_.below(3000))); };
+  rules_.model_name = "sim";
+  rules_.vocabulary = model_.vocabulary;
+
+  engine_options o;
+  o.max_batch = static_cast<std::uint32_t>(1 + chance_.below(12));
+  o.max_queue = static_cast<std::uint32_t>(chance_.below(30));
+  o.max_step_tokens = static_cast<std::uint32_t>(o.max_batch + chance_.below(40));
+  o.max_wait_ms = one_in(3) ? 3 : 0;
+  o.stream_credit = static_cast<std::uint32_t>(one_in(2) ? 2 + chance_.below(6) : 256);
+  o.preempt_every = static_cast<std::uint32_t>(one_in(4) ? 2 + chance_.below(6) : 0);
+  o.slow_consumer_ms = 2000;
+  o.queue_timeout_ms = one_in(4) ? 40 : 60'000;
+  auto run_by = std::make_shared<slow_backend>(model_, blocks_, block_tokens_, world_, seed, step_fails_);
+  auto host = std::make_shared<sim_host>(model_, context_, blocks_, block_tokens_, std::move(run_by));
+
+  detail::engine_environment e;
+  e.clock = std::shared_ptr<runtime::clock>(std::shared_ptr<void>(), &world_.clock);
+  e.timers = std::shared_ptr<runtime::timers>(std::shared_ptr<void>(), &world_.timers);
+  e.background = world_.executor.get_executor();
+  e.load = [host](const engine_options&) -> detail::host_result {
+    return std::shared_ptr<const detail::model_host>(host);
+  };
+  e.seed = seed;
+  e.drain_budget = 1;
+  engine_ =
+      std::make_shared<detail::engine_state>(world_.executor.get_executor(), std::move(o), std::move(e));
+  draw_clients();
+}
+
+void door_world::draw_requests(connection& c, std::size_t number) {
+  const std::size_t count = c.kind == door_kind::http ? 1 : 1 + chance_.below(5);
+  for (std::size_t i = 0; i < count; ++i) {
+    door_wish w;
+    w.id = "c" + std::to_string(number) + "r" + std::to_string(i);
+    const auto prompt = 1 + chance_.below(chance_.below(12) == 0 ? context_ + 4 : context_ / 2);
+    for (std::uint64_t p = 0; p < prompt; ++p)
+      w.wish.prompt.push_back(static_cast<std::int32_t>(1 + chance_.below(model_.vocabulary - 1)));
+    w.wish.seed = chance_.below(1U << 30);
+    w.wish.max_tokens = static_cast<std::uint32_t>(1 + chance_.below(40));
+    w.wish.limit = std::min(context_, blocks_ * block_tokens_);
+    w.wish.ignore_eos = chance_.below(3) == 0;
+    if (chance_.below(4) == 0) w.wish.stops = {std::string(1, static_cast<char>('a' + chance_.below(26)))};
+    w.stream = c.kind != door_kind::http || chance_.below(3) != 0;
+    w.priority = static_cast<std::uint32_t>(chance_.below(10));
+    if (chance_.below(10) == 0) w.deadline_ms = 5 + chance_.below(40);
+    if (c.kind != door_kind::http && chance_.below(4) == 0)
+      w.cancel_after = static_cast<std::uint32_t>(1 + chance_.below(8));
+    w.broken = chance_.below(15) == 0;
+    c.wishes.push_back(std::move(w));
+  }
+}
+
+void door_world::draw_clients() {
+  const std::size_t count = 1 + chance_.below(14);
+  for (std::size_t i = 0; i < count; ++i) {
+    runtime::sim::pipe_faults faults;
+    faults.capacity = 64U << chance_.below(11);
+    faults.latency_max = microseconds(chance_.below(400));
+    faults.short_write = chance_.below(2) == 0 ? 0.3 : 0;
+    faults.short_read = chance_.below(2) == 0 ? 0.3 : 0;
+    auto c = std::make_unique<connection>(faults, seed_ * 131 + i);
+    c->kind = static_cast<door_kind>(chance_.below(3));
+    draw_requests(*c, i);
+    if (chance_.below(6) == 0) c->vanishes_at = chance_.below(2000);
+    if (chance_.below(8) == 0) c->stalls_at = chance_.below(2000);
+    c->vanishes_by_reset = chance_.below(2) == 0;
+    connection* raw = c.get();
+    connections_.push_back(std::move(c));
+    world_.timers.start(microseconds(chance_.below(20'000)), [this, raw] { connect(*raw); });
+  }
+}
+
+void door_world::connect(connection& c) {
+  c.open = true;
+  std::unique_ptr<server::door_protocol> protocol;
+  if (c.kind == door_kind::line)
+    protocol = std::make_unique<server::line_protocol>(context_of_doors_.limits.line_bytes);
+  else
+    protocol = std::make_unique<server::http_protocol>(context_of_doors_.limits.http);
+  c.core = std::make_unique<server::session_core>(context_of_doors_, std::move(protocol), now());
+  c.reader = std::make_unique<answer_reader>(c.kind, c.wishes);
+  c.client_out = opening_bytes(c.kind, c.wishes);
+  if (draining_) c.core->on_drain(now());
+  apply(c);
+}
+
+void door_world::apply(connection& c) {
+  if (c.server_gone) return;
+  server::session_actions actions = c.core->take();
+  for (server::door_submit& s : actions.submits) c.streams.emplace(s.key, engine_->submit(std::move(s.what)));
+  for (const auto key : actions.cancels)
+    if (const auto at = c.streams.find(key); at != c.streams.end()) at->second.cancel();
+  for (const auto key : actions.drops) c.streams.erase(key);
+  for (const auto key : actions.reads) {
+    const auto at = c.streams.find(key);
+    if (at == c.streams.end()) continue;
+    at->second.async_read([this, &c, key](boost::system::error_code ec, stream_event event) {
+      if (c.server_gone || !c.streams.contains(key)) return;
+      if (ec) return fail("a stream ended without a result");
+      if (detail::is_terminal(event)) c.streams.erase(key);
+      c.core->on_event(key, std::move(event), now());
+      apply(c);
+    });
+  }
+  c.server_out += actions.output;
+  c.server_closing = c.server_closing || actions.close;
+  if (actions.abort) {
+    c.pipes.reset();
+    return finish_server(c);
+  }
+  arm(c);
+}
+
+void door_world::arm(connection& c) {
+  const auto due = c.core->deadline();
+  if (!due || (c.armed && *c.armed <= *due)) return;
+  c.armed = due;
+  world_.timers.start(*due - now(), [this, &c] {
+    c.armed.reset();
+    if (c.server_gone) return;
+    c.core->on_time(now());
+    apply(c);
+  });
+}
+
+void door_world::finish_server(connection& c) {
+  c.server_gone = true;
+  c.pipes.b_to_a.shut_down();
+  c.streams.clear();
+}
+
+void door_world::wake_for(runtime::sim::byte_pipe& pipe) {
+  if (const auto at = pipe.next_readable(now()); at && *at > now()) world_.timers.start(*at - now(), [] {});
+}
+
+bool door_world::pump_server(connection& c) {
+  if (c.server_gone) return false;
+  bool moved = false;
+  std::array<std::byte, 4096> bytes;
+  const auto in = c.pipes.a_to_b.read(std::span(bytes).first(1 + chance_.below(bytes.size())), now());
+  if (in.status == runtime::sim::io_status::ok) {
+    moved = true;
+    c.core->on_bytes({reinterpret_cast<const char*>(bytes.data()), in.bytes}, now());
+  } else if (in.status != runtime::sim::io_status::would_block) {
+    c.core->on_peer_closed(now());
+    apply(c);
+    finish_server(c);
+    return true;
+  }
+  apply(c);
+  if (!c.server_gone && !c.server_out.empty()) {
+    const auto out = c.pipes.b_to_a.write(std::as_bytes(std::span(c.server_out)), now());
+    if (out.status == runtime::sim::io_status::ok && out.bytes > 0) {
+      moved = true;
+      c.server_out.erase(0, out.bytes);
+      c.core->on_written(out.bytes, now());
+      wake_for(c.pipes.b_to_a);
+      apply(c);
+    }
+  }
+  if (!c.server_gone && c.server_closing && c.server_out.empty()) {
+    finish_server(c);
+    moved = true;
+  }
+  return moved;
+}
+
+bool door_world::pump_client(connection& c) {
+  if (c.client_gone) return false;
+  bool moved = false;
+  if (!c.client_out.empty()) {
+    const auto out = c.pipes.a_to_b.write(std::as_bytes(std::span(c.client_out)), now());
+    if (out.bytes > 0) {
+      moved = true;
+      c.client_out.erase(0, out.bytes);
+      wake_for(c.pipes.a_to_b);
+    }
+  }
+  if (c.stalls_at && c.received >= *c.stalls_at) {
+    c.stalls_at.reset();
+    c.pipes.b_to_a.stall_reader(now() + milliseconds(1 + chance_.below(5000)));
+    wake_for(c.pipes.b_to_a);
+  }
+  std::array<std::byte, 2048> bytes;
+  const auto in = c.pipes.b_to_a.read(std::span(bytes).first(1 + chance_.below(bytes.size())), now());
+  if (in.status == runtime::sim::io_status::ok) {
+    moved = true;
+    c.received += in.bytes;
+    for (std::size_t i = 0; i < in.bytes; ++i)
+      hash_ = (hash_ ^ static_cast<std::uint8_t>(bytes[i])) * 1099511628211ULL;
+    c.reader->feed({reinterpret_cast<const char*>(bytes.data()), in.bytes});
+    for (const door_wish& w : c.wishes) {
+      const door_answer& a = c.reader->answers().at(w.id);
+      if (w.cancel_after > 0 && a.token_objects >= w.cancel_after && a.terminals == 0 &&
+          c.cancelled.insert(w.id).second)
+        c.client_out += cancel_bytes(c.kind, w.id);
+    }
+  }
+  const bool ended = in.status == runtime::sim::io_status::eof || in.status == runtime::sim::io_status::reset;
+  if (ended) c.reader->end();
+  if (c.vanishes_at && c.received >= *c.vanishes_at && !ended) {
+    if (c.vanishes_by_reset)
+      c.pipes.reset();
+    else
+      c.pipes.a_to_b.shut_down();
+    c.client_gone = moved = true;
+  } else if (ended || (c.kind != door_kind::http && c.reader->all_ended())) {
+    c.vanishes_at.reset();
+    c.pipes.a_to_b.shut_down();
+    c.client_gone = moved = true;
+  }
+  return moved;
+}
+
+bool door_world::pump_all(bool every) {
+  bool moved = false;
+  for (const auto& c : connections_) {
+    if (!c->open || c->over()) continue;
+    if (every || chance_.below(2) == 0) moved = pump_server(*c) || moved;
+    if (every || chance_.below(2) == 0) moved = pump_client(*c) || moved;
+  }
+  return moved;
+}
+
+void door_world::check_ledger() {
+  const engine_stats s = engine_->stats();
+  if (s.kv_free + s.kv_leased + s.kv_limbo + s.kv_cached != s.kv_total) fail("the KV pool's sum is wrong");
+}
+
+void door_world::start_drain() {
+  draining_ = true;
+  for (const auto& c : connections_)
+    if (c->core && !c->server_gone) {
+      c->core->on_drain(now());
+      apply(*c);
+    }
+  engine_->shut_down(seconds(drains_early_ ? 1 : 120), [this](result<void> r) {
+    drained_ = true;
+    if (!r) fail("shutdown: " + r.error().message);
+  });
+}
+
+void door_world::check_answer(
+    const connection& c, const door_wish& w, const door_answer& a, door_outcome& out) {
+  const auto broken = [&](const std::string& what) { fail("request " + w.id + ": " + what); };
+  const lone_run alone = run_alone(model_, w.wish);
+  if (a.terminals > 1) return broken("ended twice");
+  if (a.terminals == 0) {
+    // Only where the connection was lost may an answer lack its end.
+    if (c.vanishes_at || c.pipes.b_to_a.held() > 0 || draining_)
+      ++out.cut;
+    else if (c.reader->answers().size() == 1 && c.received == 0)
+      broken("no answer at all");
+    else
+      ++out.cut;
+    return;
+  }
+  if (a.done) {
+    ++out.finished;
+    const bool whole = a.finish_reason == "stop" || a.finish_reason == "length";
+    if (whole && (a.tokens != alone.tokens || a.text != alone.text))
+      return broken("tokens differ from the run alone");
+    if (whole && (a.finish_reason == "stop") != alone.stop)
+      return broken("wrong finish_reason " + a.finish_reason);
+    if (!whole && a.finish_reason != "cancelled") return broken("unknown finish_reason " + a.finish_reason);
+    if (!whole && (a.tokens.size() > alone.tokens.size() ||
+                   !std::equal(a.tokens.begin(), a.tokens.end(), alone.tokens.begin())))
+      return broken("the tokens before the cancel differ from the run alone");
+    if (w.broken) return broken("an unknown field was accepted");
+    return;
+  }
+  ++out.refused;
+  if (w.broken) {
+    if (a.status != 400 || a.param != "no_such_field")
+      broken("an unknown field gave " + a.code + " at " + a.param);
+    return;
+  }
+  static const std::set<std::string> always{"kv_cache_full", "queue_full", "shed_low_priority",
+                                            "queue_timeout", "draining",   "slow_consumer",
+                                            "model_loading", "shutdown"};
+  if (always.contains(a.code)) return;
+  if (a.code == "deadline_exceeded" && w.deadline_ms > 0) return;
+  if (a.code == "cancelled" && w.cancel_after > 0) return;
+  if (a.code == "context_length_exceeded" && w.wish.prompt.size() + 1 > w.wish.limit) return;
+  if ((a.code == "executor_failed" || a.code == "poison_request") && step_fails_ > 0) return;
+  broken("ended with " + a.code);
+}
+
+void door_world::check_answers(door_outcome& out) {
+  for (const auto& c : connections_) {
+    if (!c->reader) continue;
+    if (!c->reader->complaint().empty()) fail("client: " + c->reader->complaint());
+    for (const door_wish& w : c->wishes) check_answer(*c, w, c->reader->answers().at(w.id), out);
+  }
+}
+
+door_outcome door_world::run() {
+  door_outcome out;
+  engine_->start([this](result<void> r) {
+    if (!r) return fail("start: " + r.error().message);
+    health_ = server::door_health::ready;
+  });
+  drains_early_ = chance_.below(8) == 0;
+  if (drains_early_)
+    world_.timers.start(microseconds(chance_.below(20'000)), [this] {
+      if (health_ == server::door_health::ready && !draining_) start_drain();
+    });
+  while (failure_.empty() && out.events < most_events) {
+    ++out.events;
+    const bool moved = pump_all(false);
+    const bool advanced = world_.advance();
+    check_ledger();
+    if (advanced || moved || pump_all(true)) continue;
+    if (draining_) break; // nothing is left to happen
+    start_drain();
+  }
+  out.hash = hash_;
+  if (out.events >= most_events) fail("the run does not end");
+  if (failure_.empty()) {
+    const engine_stats s = engine_->stats();
+    if (!drained_) fail("the engine did not finish its shutdown");
+    if (s.kv_free != s.kv_total) fail("blocks are still held at the end");
+    if (engine_->system.live_actors() != 0) fail("actors are still alive at the end");
+    for (const auto& c : connections_)
+      if (!c->over()) fail("a connection is still open at the end");
+    check_answers(out);
+  }
+  out.failure = failure_;
+  if (!failure_.empty())
+    for (std::uint64_t id = 1; id < 80 && out.diagram.empty(); ++id)
+      out.diagram = engine_->system.diagram(id);
+  // What a failed run leaves ends here, before the world that it runs on.
+  for (const auto& c : connections_) c->streams.clear();
+  engine_->abandon();
+  while (world_.executor.step()) {
+  }
+  return out;
+}
+
+} // namespace
+
+door_outcome run_doors(std::uint64_t seed) {
+  door_world world(seed);
+  return world.run();
+}
+
+} // namespace troupe::sim

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// The whole way a client goes, simulated: bytes over an in-memory connection, the real protocol cores, the
+// real engine and its actors on a seeded executor, and a stand-in for the model.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace troupe::sim {
+
+struct door_outcome {
+  std::string failure;      ///< empty: every oracle held
+  std::uint64_t events = 0; ///< tasks, timers and transfers
+  std::uint64_t hash = 0;   ///< of all bytes in their order: equal for equal runs
+  std::uint32_t finished = 0, refused = 0, cut = 0;
+  std::string diagram; ///< the first request that broke an oracle, if it is still in the traces
+};
+
+/// One run. The same seed gives the same run.
+/// Oracles, after every event: the KV pool's sum. At the end: each answer on the wire is the one the request
+/// gets alone, or an error of the allowed kinds; exactly one terminal object per request of a connection that
+/// lived; every block free, no request, session, timer or actor left.
+door_outcome run_doors(std::uint64_t seed);
+
+} // namespace troupe::sim

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// Messages under way between the simulated actors: first in first out per sender, receiver and class,
+// otherwise in any order.
+#pragma once
+
+#include "actors/messages.hpp"
+#include "runtime/rng.hpp"
+
+#include <cstdint>
+#include <deque>
+#include <string_view>
+#include <unordered_map>
+#include <variant>
+#include <vector>
+
+namespace troupe::sim {
+
+using any_message = std::variant<
+    actors::admission_request, actors::enqueue, actors::cancel, actors::finish, actors::stream_paused,
+    actors::stream_resumed, actors::blocks_reserved, actors::blocks_released, actors::step_done,
+    actors::step_failed, actors::model_ready, actors::drain, actors::cut, actors::alarm_rang,
+    actors::admitted, actors::refused, actors::enqueued, actors::started, actors::token_ready,
+    actors::sequence_finished, actors::prompt_ready, actors::prompt_failed, actors::client_cancel,
+    actors::events_read, actors::reserve_blocks, actors::release_blocks, actors::step_finished,
+    actors::run_step, actors::close_sequence, actors::step_computed, actors::row_verdicts,
+    actors::check_rows>;
+
+/// Participants: the fixed ones, then one per request.
+using party = std::uint32_t;
+enum : party { scheduler = 0, cache_manager, executor, guard, backend, client, first_request };
+
+struct delivery {
+  party from = 0, to = 0;
+  any_message message;
+};
+
+/// The mail of the whole troupe. Thread: one.
+class network {
+ public:
+  explicit network(std::uint64_t seed) : choice_(seed, 7) {}
+
+  template<class Protocol, class Message>
+  void push(party from, party to, Message&& m) {
+    const auto kind = static_cast<std::uint64_t>(Protocol::template kind_of<std::remove_cvref_t<Message>>);
+    const std::uint64_t key = std::uint64_t{from} << 36 | std::uint64_t{to} << 4 | kind;
+    const auto [at, fresh] = index_.try_emplace(key, channels_.size());
+    if (fresh) channels_.emplace_back();
+    auto& channel = channels_[at->second];
+    if (channel.empty()) ready_.push_back(at->second);
+    channel.push_back({from, to, any_message(std::forward<Message>(m))});
+    ++sent_;
+  }
+
+  bool empty() const noexcept { return ready_.empty(); }
+  std::uint64_t sent() const noexcept { return sent_; }
+  /// Takes the oldest message of a channel drawn at random; mail to `lazy` is mostly left for later.
+  delivery take(party lazy) {
+    auto at = choice_.below(ready_.size());
+    if (channels_[ready_[at]].front().to == lazy && choice_.below(8) != 0) at = choice_.below(ready_.size());
+    auto& channel = channels_[ready_[at]];
+    delivery next = std::move(channel.front());
+    channel.pop_front();
+    if (channel.empty()) {
+      ready_[at] = ready_.back();
+      ready_.pop_back();
+    }
+    return next;
+  }
+
+ private:
+  runtime::random_stream choice_;
+  std::unordered_map<std::uint64_t, std::size_t> index_; // looked up, never walked
+  std::vector<std::deque<delivery>> channels_;
+  std::vector<std::size_t> ready_; // channels that hold mail
+  std::uint64_t sent_ = 0;
+};
+
+} // namespace troupe::sim

@@ -1,0 +1,394 @@
+// SPDX-License-Identifier: Apache-2.0
+// What must hold after every message and at the end of a run.
+#include "sim/simulation.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace troupe::sim {
+namespace {
+
+constexpr auto slack = std::chrono::milliseconds(60); // mail under way, and a step or two
+
+} // namespace
+
+void simulation::complain(std::string what, std::uint64_t request) const {
+  throw violation{std::move(what), request};
+}
+
+/// KV sums, and that nothing the backend still writes belongs to anybody else.
+void simulation::check_ledger() {
+  const auto& pool = cache_.pool();
+  require(pool.balanced(), "free + leased + limbo + cached is not total");
+  if (mail_.sent() % 16 == 0) require(pool.audit(), "the ledger's counts differ from its blocks");
+  if (!in_backend_) return;
+  for (const auto& s : in_backend_->sequences) {
+    const auto& p = participants_.at(s.sampling.seed - 1000);
+    const auto table = pool.table(p.core->id());
+    for (const auto b : s.blocks) {
+      require(!pool.is_free(b), "a block that the running step writes is free", p.core->id().number);
+      if (!table.empty())
+        require(
+            std::find(table.begin(), table.end(), b) != table.end(),
+            "a block that the running step writes left its owner's table", p.core->id().number);
+    }
+  }
+}
+
+void simulation::check_event(participant& p, const stream_event& event) {
+  const auto id = p.core->id().number;
+  require(!p.over, "an event after the terminal event", id);
+  if (const auto* a = std::get_if<accepted_event>(&event)) {
+    require(!p.accepted && p.events == 0, "accepted twice, or not first", id);
+    require(a->prompt_token_ids == p.script->prompt, "accepted with another prompt", id);
+    p.accepted = true;
+  } else if (const auto* t = std::get_if<token_event>(&event)) {
+    check_token(p, *t);
+  } else {
+    p.over = true;
+    p.ended = now_;
+    if (const auto* d = std::get_if<done_event>(&event))
+      check_done(p, *d);
+    else
+      check_failure(p, std::get<failed_event>(event).why);
+  }
+}
+
+void simulation::check_token(participant& p, const token_event& e) {
+  const auto id = p.core->id().number;
+  require(p.accepted, "a token before the request was accepted", id);
+  require(e.seq == p.next_seq++, "events out of sequence", id);
+  for (const auto t : e.token_ids) {
+    require(
+        p.tokens.size() < p.expected.tokens.size() && p.expected.tokens[p.tokens.size()] == t,
+        "token " + std::to_string(p.tokens.size()) + " differs from the request run alone", id);
+    p.tokens.push_back(t);
+  }
+  p.text += e.text;
+  require(p.expected.text.starts_with(p.text), "the text differs from the request run alone", id);
+  require(
+      e.logprobs.size() == (p.script->logprobs ? e.token_ids.size() : 0), "log probabilities are missing",
+      id);
+  require(
+      e.top_logprobs.size() == (p.script->top_logprobs > 0 ? e.token_ids.size() : 0),
+      "alternatives are missing", id);
+  for (const auto& top : e.top_logprobs)
+    require(
+        top.size() == p.script->top_logprobs && top[0].logprob == e.logprobs[0].logprob, "wrong alternatives",
+        id);
+}
+
+void simulation::check_done(participant& p, const done_event& e) {
+  const auto id = p.core->id().number;
+  ++result_.completed;
+  require(p.accepted, "done before it was accepted", id);
+  require(e.seq == p.next_seq, "the last event is out of sequence", id);
+  require(e.usage.completion_tokens == p.tokens.size(), "usage differs from the tokens given", id);
+  require(e.usage.prompt_tokens == p.script->prompt.size(), "usage differs from the prompt", id);
+  if (e.reason == finish_reason::cancelled) {
+    require(p.cancel_sent, "cancelled by nobody", id);
+    ++result_.cancelled;
+    return;
+  }
+  require(
+      p.tokens == p.expected.tokens,
+      "ended after " + std::to_string(p.tokens.size()) + " tokens instead of " +
+          std::to_string(p.expected.tokens.size()),
+      id);
+  require(p.text == p.expected.text, "the whole text differs from the request run alone", id);
+  require((e.reason == finish_reason::stop) == p.expected.stop, "the wrong finish reason", id);
+  ++(p.expected.stop ? result_.stopped : result_.full_length);
+  require(!p.script->poison || p.tokens.empty(), "a poisonous request gave tokens", id);
+}
+
+void simulation::check_failure(participant& p, const error& why) {
+  const auto id = p.core->id().number;
+  const auto& f = scenario_.faults;
+  const bool door = !p.accepted && p.tokens.empty();
+  const auto needs = [&](bool because) {
+    require(
+        because, "failed without cause: " + std::string(code_name(why.code)) + " (" + why.message + ")", id);
+  };
+  ++result_.failed[static_cast<std::size_t>(why.code)];
+  require(!why.message.empty(), "a failure without a message", id);
+  switch (why.code) {
+  case errc::context_length_exceeded:
+    needs(door && p.expects_refusal && !p.script->prompt.empty());
+    break;
+  case errc::bad_request:
+    needs(door && p.script->prompt.empty());
+    break;
+  case errc::bad_template:
+    needs(door && p.script->tokenising_fails);
+    break;
+  case errc::kv_cache_full:
+  case errc::shed_low_priority:
+  case errc::queue_full:
+    needs(door);
+    require(
+        why.retry_after_ms > 0 && why.retry_after_ms <= 60'000, "a refusal under load without advice", id);
+    break;
+  case errc::model_loading:
+    needs(door && p.submitted < time_point(scenario_.model_loads) + slack);
+    break;
+  case errc::draining:
+    needs(door && draining_);
+    break;
+  case errc::shutdown:
+    needs(cut_);
+    break;
+  case errc::cancelled:
+    needs(door && p.cancel_sent);
+    break;
+  case errc::queue_timeout:
+    needs(!p.started && now_ >= p.submitted + scenario_.options.queue_timeout);
+    break;
+  case errc::deadline_exceeded:
+    needs(p.script->deadline > duration::zero() && now_ >= p.submitted + p.script->deadline);
+    break;
+  case errc::slow_consumer:
+    needs(p.paused_since != time_point::max() && now_ >= p.paused_since + p.script->slow_consumer);
+    break;
+  case errc::poison_request:
+    needs(p.failed_steps >= 2);
+    if (f.step_fails == 0 && !allocation_failed_) needs(p.script->poison);
+    break;
+  case errc::not_finite:
+    needs(p.script->not_finite_token && p.tokens.size() == *p.script->not_finite_token);
+    break;
+  case errc::no_memory:
+    needs(allocation_failed_);
+    break;
+  default:
+    needs(false);
+  }
+}
+
+/// The block table that reaches the backend is the one in the ledger.
+void simulation::check_step_input(const kernels::step_input& input) {
+  for (const auto& s : input.sequences) {
+    const auto& p = participants_.at(s.sampling.seed - 1000);
+    const auto id = p.core->id();
+    const auto table = cache_.pool().table(id);
+    const bool alive =
+        std::any_of(seen_.begin(), seen_.end(), [&](const auto& v) { return v.id == id && !v.closing; });
+    if (alive)
+      require(
+          std::equal(s.blocks.begin(), s.blocks.end(), table.begin(), table.end()),
+          "the backend's block table differs from the ledger", id.number);
+  }
+  for (std::size_t i = 0; i < input.rows.size(); ++i) {
+    const auto& s = input.sequences.at(input.rows[i].sequence);
+    require(input.rows[i].position / scenario_.block_tokens < s.blocks.size(), "a row without a block");
+  }
+}
+
+void simulation::check_plan(const actors::run_step& step) {
+  const auto& o = scenario_.options;
+  std::uint64_t rows = 0;
+  require(running_requests_.empty(), "a step was launched while another one runs");
+  require(!step.entries.empty(), "an empty step was launched");
+  require(step.entries.size() <= o.max_batch, "more sequences in a step than max_batch");
+  ++steps_launched_;
+  for (std::size_t i = 0; i < step.entries.size(); ++i) {
+    const auto& e = step.entries[i];
+    auto& p = of(e.id);
+    rows += e.count;
+    require(e.count > 0, "an entry without rows", e.id.number);
+    require(i == 0 || step.entries[i - 1].id < e.id, "entries not in order of id", e.id.number);
+    require(!p.paused_at_plan, "a paused sequence was planned", e.id.number);
+    require(!p.finished, "an ended sequence was planned", e.id.number);
+    p.last_in_step = steps_launched_;
+    running_requests_.push_back(e.id);
+  }
+  require(rows <= o.max_step_tokens, "more rows in a step than max_step_tokens");
+}
+
+void simulation::check_admission(const actors::admission_request& m) {
+  // Lower bounds of the use that the scheduler must see: what is held, whatever it expects to grow.
+  std::uint64_t held = 0;
+  for (const auto& v : seen_) held += v.held;
+  const double use = static_cast<double>(held) / scenario_.blocks;
+  door_was_full_ = open_ && !draining_ && use >= scenario_.options.kv_high_watermark;
+  door_was_shedding_ = open_ && !draining_ && use >= scenario_.options.kv_low_watermark &&
+                       m.priority >= scenario_.options.low_priority;
+  door_queue_full_ = scheduler_.queued() >= scenario_.options.max_queue;
+}
+
+void simulation::check_refusal(const actors::refused& m) {
+  const auto& o = scenario_.options;
+  ++result_.refused;
+  const double use = scheduler_.kv_use();
+  switch (m.why.code) {
+  case errc::kv_cache_full:
+    require(use >= o.kv_high_watermark - o.hysteresis - 1e-9, "refused below the watermark", m.id.number);
+    break;
+  case errc::shed_low_priority:
+    require(use >= o.kv_low_watermark - o.hysteresis - 1e-9, "shed below the watermark", m.id.number);
+    require(of(m.id).script->priority >= o.low_priority, "a high priority was shed", m.id.number);
+    break;
+  case errc::queue_full: {
+    require(door_queue_full_, "queue_full while the queue had room", m.id.number);
+    const bool nobody = seen_.empty();
+    require(!nobody, "queue_full although a place was free", m.id.number);
+    break;
+  }
+  case errc::draining:
+    require(draining_, "draining before the drain", m.id.number);
+    break;
+  case errc::model_loading:
+    require(!open_, "model_loading after it was loaded", m.id.number);
+    break;
+  default:
+    break;
+  }
+}
+
+/// Told only once, and only when the ledger holds nothing for the request any more.
+void simulation::check_finish(const actors::sequence_finished& m) {
+  auto& p = of(m.id);
+  require(!p.finished, "sequence_finished twice", m.id.number);
+  p.finished = m;
+  require(cache_.pool().held(m.id) == 0, "sequence_finished before its blocks were free", m.id.number);
+  require(
+      std::find(running_requests_.begin(), running_requests_.end(), m.id) == running_requests_.end() ||
+          cache_.pool().level().limbo == 0,
+      "sequence_finished while its blocks are in limbo", m.id.number);
+}
+
+void simulation::check_scheduler(std::string_view message) {
+  const auto& o = scenario_.options;
+  auto now_seen = scheduler_.requests();
+  require(scheduler_.queued() <= o.max_queue, "more requests in the queue than max_queue");
+  std::uint64_t held = 0, waiting = 0;
+  for (const auto& v : now_seen) {
+    held += v.held;
+    waiting += !v.seated && !v.closing;
+    if (!v.started && !v.closing)
+      require(
+          now_ <= v.arrival + o.queue_timeout + scenario_.faults.alarm_lateness + slack,
+          "a request waits beyond the queue's timeout", v.id.number);
+  }
+  require(held <= scheduler_.committed_blocks(), "committed blocks do not cover those held");
+  require(waiting == scheduler_.queued(), "the queue's count differs from who is in it");
+  if (message == "admission_request") {
+    const bool grew = now_seen.size() > seen_.size();
+    require(!(grew && door_was_full_), "admitted above the high watermark");
+    require(!(grew && door_was_shedding_), "low priority admitted above the low watermark");
+    require(!(grew && (draining_ || !open_)), "admitted while draining or loading");
+  }
+  check_seating(now_seen);
+  check_preemptions(now_seen, message);
+  seen_ = std::move(now_seen);
+}
+
+/// Nobody takes a seat past one of better rank who waits for one.
+void simulation::check_seating(const std::vector<actors::scheduler_core::view>& now_seen) {
+  const auto was_seated = [&](actors::request_id id) {
+    const auto at =
+        std::lower_bound(seen_.begin(), seen_.end(), id, [](const auto& v, auto x) { return v.id < x; });
+    return at != seen_.end() && at->id == id && at->seated;
+  };
+  for (const auto& v : now_seen) {
+    if (!v.seated || was_seated(v.id)) continue;
+    for (const auto& w : now_seen)
+      require(
+          w.seated || w.closing || std::pair(v.rank, v.id) < std::pair(w.rank, w.id),
+          "seated past a waiting request of better rank", v.id.number);
+    require(
+        scheduler_.active_seats() <= scenario_.options.max_batch, "more seats than max_batch", v.id.number);
+  }
+}
+
+/// A shortage takes from the paused first, and never from the eldest of those who are not.
+void simulation::check_preemptions(
+    const std::vector<actors::scheduler_core::view>& now_seen, std::string_view message) {
+  bool took_active = false, spares_paused = false;
+  for (const auto& v : now_seen) {
+    const auto was =
+        std::lower_bound(seen_.begin(), seen_.end(), v.id, [](const auto& s, auto x) { return s.id < x; });
+    if (was == seen_.end() || was->id != v.id || v.closing) continue;
+    if (v.held > 0 && v.paused && was->paused && was->held > 0) spares_paused = true;
+    if (v.held > 0 || was->held == 0) continue;
+    require(
+        std::find(running_requests_.begin(), running_requests_.end(), v.id) == running_requests_.end(),
+        "preempted in a running step", v.id.number);
+    if (message != "blocks_reserved") continue;
+    if (v.paused) continue;
+    took_active = true;
+    const bool has_elder = std::any_of(now_seen.begin(), now_seen.end(), [&](const auto& w) {
+      return w.seated && !w.paused && std::pair(w.rank, w.id) < std::pair(v.rank, v.id);
+    });
+    require(has_elder, "the eldest was preempted", v.id.number);
+  }
+  require(
+      !(took_active && spares_paused), "an active sequence was preempted while a paused one kept its blocks");
+}
+
+/// Every wait has an end.
+void simulation::check_bounds() {
+  const auto late = scenario_.faults.alarm_lateness + slack + 4 * scenario_.step_time;
+  for (const auto& p : participants_) {
+    if (!p.core || p.over) continue;
+    const auto id = p.core->id().number;
+    if (p.script->deadline > duration::zero())
+      require(now_ <= p.submitted + p.script->deadline + late, "still there after its deadline", id);
+    if (p.paused_since != time_point::max())
+      require(now_ <= p.paused_since + p.script->slow_consumer + late, "a slow reader is still there", id);
+  }
+  // A sequence with blocks gets a row before the others could have used the budget up many times over.
+  const auto& o = scenario_.options;
+  const std::uint64_t live = seen_.size();
+  const std::uint64_t patience = 64 + 16 * live * (1 + 4 * scenario_.context / o.max_step_tokens);
+  for (const auto& v : seen_) {
+    auto& p = participants_.at(v.id.number - 1);
+    if (v.held == 0 || v.paused || v.closing || p.failed_steps > 0) {
+      p.last_in_step = steps_launched_;
+      continue;
+    }
+    require(
+        steps_launched_ - p.last_in_step <= patience, "a running sequence is passed over for ever",
+        v.id.number);
+  }
+}
+
+/// Nothing is under way and time is about to jump: whoever could run must have a reason to wait.
+void simulation::check_not_stalled() {
+  if (!mail_.empty() || in_backend_ || !open_) return;
+  for (const auto& v : seen_) {
+    const auto& p = participants_.at(v.id.number - 1);
+    if (v.closing) complain("an ended sequence waits for nobody", v.id.number);
+    const bool tokenised = p.accepted || v.started;
+    if (v.seated && !v.paused && tokenised) {
+      const auto& o = scenario_.options;
+      const bool may_wait =
+          !v.started && o.max_wait > duration::zero() && scheduler_alarm_at_ <= now_ + o.max_wait;
+      const bool late_alarm = scheduler_alarm_at_ == time_point::max() || scheduler_alarm_at_ <= now_;
+      const bool lateness =
+          scenario_.faults.alarm_lateness > duration::zero() && o.max_wait > duration::zero() && late_alarm;
+      require(may_wait || lateness, "a request that could run waits for nothing", v.id.number);
+    }
+  }
+}
+
+void simulation::check_end() {
+  for (const auto& p : participants_) {
+    const auto id = p.core->id().number;
+    require(p.over && p.retired, "never ended", id);
+  }
+  require(scheduler_.idle(), "the scheduler still knows requests");
+  require(cache_.pool().audit(), "the ledger's counts differ from its blocks");
+  require(cache_.level().free == scenario_.blocks, "blocks are not free at the end");
+  require(cache_.pool().owners() == 0, "blocks are leased at the end");
+  require(executor_.sequences() == 0, "the executor still knows sequences");
+  require(executor_.running_step() == 0, "the executor still runs a step");
+  require(scheduler_.committed_blocks() == 0, "blocks are committed at the end");
+  require(drained_ == draining_, "drained was not told");
+  const auto s = scheduler_.stats();
+  std::uint64_t ended = s.finished_stop + s.finished_length + s.cancelled;
+  for (const auto n : s.failed) ended += n;
+  require(ended == s.submitted && s.submitted == participants_.size(), "the counters do not add up");
+  require(s.steps == steps_launched_, "steps were miscounted");
+}
+
+} // namespace troupe::sim

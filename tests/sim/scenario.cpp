@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// Swarm testing (Groce et al., ISSTA 2012): every seed leaves most features out, so that each gets its turn.
+#include "sim/scenario.hpp"
+
+#include "runtime/rng.hpp"
+
+#include <algorithm>
+
+namespace troupe::sim {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+using rng = runtime::random_stream;
+
+duration between(rng& r, duration a, duration b) {
+  return duration(r.between(a.count(), b.count()));
+}
+template<class T>
+T pick(rng& r, std::initializer_list<T> of) {
+  return of.begin()[r.below(of.size())];
+}
+std::uint32_t in(rng& r, std::int64_t a, std::int64_t b) {
+  return static_cast<std::uint32_t>(r.between(a, b));
+}
+
+struct features {
+  bool priorities, deadlines, cancels, slow_readers, stop_ids, stop_strings, long_prompts, wrong_estimates,
+      poison, not_finite, tokenising_fails, limits, logprobs;
+  explicit features(rng& r) :
+      priorities(r.chance(0.5)), deadlines(r.chance(0.25)), cancels(r.chance(0.4)),
+      slow_readers(r.chance(0.4)), stop_ids(r.chance(0.3)), stop_strings(r.chance(0.4)),
+      long_prompts(r.chance(0.4)), wrong_estimates(r.chance(0.3)), poison(r.chance(0.15)),
+      not_finite(r.chance(0.2)), tokenising_fails(r.chance(0.15)), limits(r.chance(0.3)),
+      logprobs(r.chance(0.3)) {}
+};
+
+void make_settings(scenario& s, rng& r) {
+  auto& o = s.options;
+  s.block_tokens = pick(r, {1U, 2U, 3U, 4U, 8U});
+  s.context = in(r, 12, 80);
+  const std::uint32_t per_sequence = (s.context + s.block_tokens - 1) / s.block_tokens;
+  s.blocks = r.chance(0.15) ? in(r, std::max(2U, per_sequence / 2), per_sequence)
+                            : in(r, per_sequence, std::max<std::int64_t>(per_sequence * in(r, 1, 8), 4));
+  o.max_batch = pick(r, {1U, 2U, 3U, 4U, 8U, 16U});
+  o.max_step_tokens = pick(r, {1U, 2U, 4U, 8U, 16U, 64U});
+  if (r.chance(0.3)) o.max_wait = between(r, microseconds(100), milliseconds(20));
+  o.max_queue = pick(r, {0U, 1U, 3U, 8U, 64U, 64U});
+  o.queue_timeout =
+      r.chance(0.3) ? between(r, milliseconds(2), milliseconds(60)) : duration(std::chrono::seconds(60));
+  if (r.chance(0.3)) o.preempt_every = in(r, 1, 5);
+  o.ageing_quantum = between(r, microseconds(200), milliseconds(50));
+  if (r.chance(0.3)) {
+    o.kv_low_watermark = 0.4 + 0.5 * r.unit();
+    o.kv_high_watermark = o.kv_low_watermark + (1.0 - o.kv_low_watermark) * r.unit();
+  }
+  s.model.end_permille = pick(r, {0U, 10U, 50U, 200U});
+  s.model.vocabulary = pick(r, {4U, 16U, 48U});
+  s.step_time = between(r, microseconds(50), milliseconds(3));
+  s.hop = pick<duration>(r, {duration(0), microseconds(2), microseconds(50)});
+  if (r.chance(0.3)) s.lazy = in(r, 0, 5);
+  if (r.chance(0.2)) s.model_loads = between(r, duration(0), milliseconds(5));
+}
+
+void make_faults(scenario& s, rng& r) {
+  auto& f = s.faults;
+  if (r.chance(0.2)) f.step_fails = 0.3 * r.unit();
+  if (r.chance(0.2)) f.doubled_answer = 0.5 * r.unit();
+  if (r.chance(0.2)) f.late_answer = 0.5 * r.unit();
+  if (r.chance(0.2)) f.allocation_fails = 0.05 * r.unit();
+  if (r.chance(0.3)) f.alarm_lateness = between(r, microseconds(10), milliseconds(5));
+}
+
+client_script
+make_client(const scenario& s, const features& f, rng& r, duration spread, std::uint64_t number) {
+  client_script c;
+  c.arrives = s.model_loads + milliseconds(1) + between(r, duration(0), spread);
+  if (r.chance(0.02)) c.arrives = duration(0); // before the model is there
+  const std::uint32_t limit = s.limit();
+  const auto length =
+      f.long_prompts && r.chance(0.3) ? in(r, 1, limit + 4) : in(r, 1, std::max<std::int64_t>(1, limit / 3));
+  for (std::uint32_t i = 0; i < length; ++i)
+    c.prompt.push_back(static_cast<std::int32_t>(in(r, 1, s.model.vocabulary - 1)));
+  if (r.chance(0.01)) c.prompt.clear();
+  c.estimate = f.wrong_estimates ? in(r, 0, 2 * limit) : length;
+  if (f.priorities) c.priority = in(r, 0, 9);
+  c.max_tokens = r.chance(0.2) ? actors::no_limit : in(r, 1, limit);
+  if (f.limits && r.chance(0.1)) c.max_tokens = 0;
+  if (f.limits && r.chance(0.4)) c.min_tokens = in(r, 1, 12);
+  c.ignore_eos = f.limits && r.chance(0.3);
+  if (f.stop_ids && r.chance(0.5)) c.stop_ids = {static_cast<std::int32_t>(in(r, 1, s.model.vocabulary - 1))};
+  if (f.stop_strings && r.chance(0.6)) {
+    const plain_text names({});
+    std::string stop;
+    for (std::uint32_t n = in(r, 1, 3); n > 0; --n)
+      stop += names.bytes_of(static_cast<std::int32_t>(in(r, 1, std::min(s.model.vocabulary - 1, 6U))));
+    c.stops = {stop};
+  }
+  c.logprobs = f.logprobs && r.chance(0.5);
+  if (c.logprobs) c.top_logprobs = in(r, 0, 3);
+  c.seed = 1000 + number;
+  if (f.slow_readers) {
+    c.credit = in(r, 1, 6);
+    c.reads_after = r.chance(0.5) ? between(r, duration(0), milliseconds(30)) : duration(0);
+    if (r.chance(0.3)) c.stops_reading_at = in(r, 0, 10);
+    c.slow_consumer = between(r, milliseconds(5), milliseconds(200));
+  }
+  if (f.deadlines && r.chance(0.5)) c.deadline = between(r, microseconds(50), milliseconds(80));
+  c.tokenising = r.chance(0.5) ? duration(0) : between(r, duration(0), milliseconds(4));
+  c.tokenising_fails = f.tokenising_fails && r.chance(0.2);
+  if (f.cancels && r.chance(0.3)) c.leaves_at = in(r, 0, 12);
+  if (f.cancels && r.chance(0.3)) c.leaves_after = between(r, duration(0), spread + milliseconds(20));
+  c.poison = f.poison && r.chance(0.2);
+  if (f.not_finite && r.chance(0.3)) c.not_finite_token = in(r, 0, 8);
+  return c;
+}
+
+} // namespace
+
+scenario make_scenario(std::uint64_t seed) {
+  rng r(seed, 1);
+  scenario s;
+  make_settings(s, r);
+  make_faults(s, r);
+  const features f(r);
+  const auto count = in(r, 1, r.chance(0.1) ? 40 : 14);
+  const duration spread = r.chance(0.3) ? duration(0) : between(r, duration(0), milliseconds(60));
+  for (std::uint32_t i = 0; i < count; ++i) s.clients.push_back(make_client(s, f, r, spread, i));
+  if (r.chance(0.15)) s.drain_at = between(r, duration(0), spread + milliseconds(20));
+  if (s.drain_at && r.chance(0.4)) s.cut_at = *s.drain_at + between(r, duration(0), milliseconds(20));
+  return s;
+}
+
+} // namespace troupe::sim

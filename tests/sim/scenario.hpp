@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// What one seed means: settings, clients and the faults that are switched on.
+#pragma once
+
+#include "actors/scheduler_core.hpp"
+#include "sim/stand_in.hpp"
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace troupe::sim {
+
+using runtime::duration;
+
+/// One client and its single request.
+struct client_script {
+  duration arrives{};
+  std::vector<std::int32_t> prompt;
+  std::uint32_t estimate = 0; ///< what the door is told of the prompt
+  std::uint32_t priority = 5;
+  std::uint32_t max_tokens = 16, min_tokens = 0;
+  std::vector<std::int32_t> stop_ids;
+  std::vector<std::string> stops;
+  bool ignore_eos = false, logprobs = false;
+  std::uint32_t top_logprobs = 0;
+  std::uint64_t seed = 0;
+  std::uint32_t credit = 1000;
+  duration deadline{}; ///< zero = none
+  duration slow_consumer = std::chrono::seconds(30);
+  duration tokenising{};
+  bool tokenising_fails = false;
+  duration reads_after{};                        ///< delay between an event and its being read
+  std::optional<std::uint32_t> stops_reading_at; ///< token events read before the client goes silent
+  std::optional<std::uint32_t> leaves_at;        ///< events seen before the client cancels
+  std::optional<duration> leaves_after;          ///< time after arrival at which it cancels
+  bool poison = false;
+  std::optional<std::uint32_t> not_finite_token; ///< index of the drawn token that comes out as NaN
+};
+
+struct fault_settings {
+  double step_fails = 0;       ///< probability per step
+  double doubled_answer = 0;   ///< probability per step that the backend's answer comes twice
+  double late_answer = 0;      ///< probability per step that the answer comes again after later ones
+  double allocation_fails = 0; ///< probability per handled message of cache manager and executor
+  duration alarm_lateness{};   ///< at most
+};
+
+struct scenario {
+  actors::scheduler_options options;
+  imaginary_model model;
+  std::uint32_t blocks = 16, block_tokens = 4, context = 64;
+  std::vector<client_script> clients;
+  fault_settings faults;
+  duration step_time = std::chrono::microseconds(500); ///< of a step, plus a part per row
+  duration hop = std::chrono::microseconds(20);        ///< longest time a turn takes
+  duration model_loads{};                              ///< when the door opens
+  std::uint32_t lazy = ~0U;                            ///< participant whose mail is mostly left for later
+  std::optional<duration> drain_at, cut_at;
+
+  /// Tokens of one sequence at most.
+  std::uint32_t limit() const noexcept { return std::min(context, blocks * block_tokens); }
+};
+
+/// The same seed gives the same scenario. Each seed switches on a random subset of features and faults.
+scenario make_scenario(std::uint64_t seed);
+
+} // namespace troupe::sim

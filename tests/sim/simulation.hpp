@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// One seed's run: the real cores, their mail, virtual time, clients, faults, and an oracle after every
+// message.
+#pragma once
+
+#include "actors/cache_core.hpp"
+#include "actors/executor_core.hpp"
+#include "actors/guard_core.hpp"
+#include "actors/request_core.hpp"
+#include "actors/scheduler_core.hpp"
+#include "runtime/base/unique_function.hpp"
+#include "sim/network.hpp"
+#include "sim/scenario.hpp"
+#include "sim/stand_in.hpp"
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace troupe::sim {
+
+using runtime::time_point;
+
+/// An oracle's complaint.
+struct violation {
+  std::string what;
+  std::uint64_t request = 0; ///< 0 = about nobody in particular
+};
+
+struct outcome {
+  std::optional<violation> wrong;
+  std::uint64_t hash = 0; ///< over everything that was delivered and when
+  std::uint64_t messages = 0;
+  std::uint64_t steps = 0, preemptions = 0, refused = 0, completed = 0, failed_steps = 0;
+  std::array<std::uint64_t, static_cast<std::size_t>(errc::internal) + 1> failed{}; ///< requests, by errc
+  std::uint64_t stopped = 0, full_length = 0, cancelled = 0;
+  duration took{}; ///< virtual
+};
+
+/// Hears every delivery, for diagrams.
+class recorder {
+ public:
+  virtual ~recorder() = default;
+  virtual void delivered(const delivery& d, time_point now) = 0;
+  virtual void noted(party at, std::string_view what, std::uint64_t request, time_point now) = 0;
+};
+
+class simulation {
+ public:
+  simulation(std::uint64_t seed, const scenario& s, recorder* record = nullptr);
+  outcome run();
+
+ private:
+  /// A request, its client, and what was seen of it.
+  struct participant {
+    const client_script* script = nullptr;
+    std::optional<actors::request_core> core;
+    lone_run expected;
+    bool expects_refusal = false; ///< its prompt never fits
+    time_point submitted{}, ended{}, paused_since = time_point::max();
+    bool accepted = false, over = false, retired = false, cancel_sent = false, prompt_asked = false;
+    std::uint64_t next_seq = 0;
+    std::vector<std::int32_t> tokens;
+    std::string text;
+    std::uint32_t events = 0, read = 0;
+    std::optional<actors::sequence_finished> finished; ///< as the scheduler sent it
+    bool started = false, scheduler_paused = false, paused_at_plan = false;
+    std::uint32_t failed_steps = 0;
+    std::uint64_t last_in_step = 0;
+    std::uint64_t version = 0; ///< of its alarm
+  };
+
+  // simulation.cpp: time, mail, cores
+  bool advance();
+  void at(time_point when, unique_function<void()> what);
+  void deliver(delivery d);
+  template<class Message>
+  void to_scheduler(party from, Message&& m);
+  template<class Message>
+  void to_cache(Message&& m);
+  template<class Message>
+  void to_executor(Message&& m);
+  template<class Message>
+  void to_request(participant& p, Message&& m);
+  void carry_out(participant& p, actors::request_effects& effects);
+  void carry_out_scheduler();
+  void carry_out_executor();
+  void set_alarm(party whose, std::uint64_t& version, time_point when);
+  void submit(std::uint32_t index);
+  void tokenise(participant& p);
+  void leave(participant& p);
+  void client_event(participant& p, stream_event&& event);
+  void client_reads(participant& p);
+  void start_backend(kernels::step_input&& input);
+  void backend_answers();
+  void trace(const delivery& d);
+  party party_of(const participant& p) const noexcept;
+  participant& of(actors::request_id id);
+
+  // oracles.cpp
+  [[noreturn]] void complain(std::string what, std::uint64_t request = 0) const;
+  void require(bool holds, std::string_view what, std::uint64_t request = 0) const {
+    if (!holds) complain(std::string(what), request);
+  }
+  void check_ledger();
+  void check_event(participant& p, const stream_event& event);
+  void check_token(participant& p, const token_event& e);
+  void check_done(participant& p, const done_event& e);
+  void check_failure(participant& p, const error& why);
+  void check_step_input(const kernels::step_input& input);
+  void check_plan(const actors::run_step& step);
+  void check_refusal(const actors::refused& m);
+  void check_admission(const actors::admission_request& m);
+  void check_finish(const actors::sequence_finished& m);
+  void check_scheduler(std::string_view message);
+  void check_seating(const std::vector<actors::scheduler_core::view>& now_seen);
+  void check_preemptions(const std::vector<actors::scheduler_core::view>& now_seen, std::string_view message);
+  void check_bounds();
+  void check_not_stalled();
+  void check_end();
+
+  const scenario& scenario_;
+  std::uint64_t seed_;
+  recorder* record_;
+  runtime::random_stream chance_;
+  network mail_;
+  time_point now_{};
+  std::map<std::pair<time_point, std::uint64_t>, unique_function<void()>> timed_;
+  std::uint64_t timed_count_ = 0;
+
+  actors::scheduler_core scheduler_;
+  actors::cache_core cache_;
+  actors::executor_core executor_;
+  actors::guard_core guard_;
+  actors::scheduler_effects scheduler_effects_;
+  actors::cache_effects cache_effects_;
+  actors::executor_effects executor_effects_;
+  actors::guard_effects guard_effects_;
+  stand_in backend_;
+  row_faults row_faults_;
+  std::vector<participant> participants_;
+
+  std::optional<kernels::step_input> in_backend_;    ///< what the backend works on
+  std::vector<actors::request_id> running_requests_; ///< of the scheduler's running step
+  std::optional<kernels::step_result> old_answer_;
+  std::uint64_t scheduler_alarm_ = 0;
+  time_point scheduler_alarm_at_ = time_point::max();
+  std::uint64_t plan_seq_ = 0; ///< the newest step the scheduler planned
+  std::uint64_t steps_launched_ = 0;
+  bool ready_sent_ = false, draining_ = false, cut_ = false, drained_ = false, open_ = false;
+  bool allocation_failed_ = false;
+  bool door_was_full_ = false, door_was_shedding_ = false, door_queue_full_ = false;
+  std::vector<actors::scheduler_core::view> seen_; ///< scheduler's requests after its last turn
+  outcome result_;
+};
+
+} // namespace troupe::sim

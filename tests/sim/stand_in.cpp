@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tokens by hashing.
+#include "sim/stand_in.hpp"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace troupe::sim {
+namespace {
+
+constexpr std::uint64_t scramble(std::uint64_t x) noexcept { // the finaliser of SplitMix64
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9U;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBU;
+  return x ^ (x >> 31);
+}
+
+} // namespace
+
+std::uint64_t slot_value(std::int32_t token, std::uint32_t position) noexcept {
+  return scramble(std::uint64_t{position} << 32 | static_cast<std::uint32_t>(token));
+}
+
+std::uint64_t fold(std::uint64_t state, std::uint64_t slot) noexcept {
+  return scramble(state * 0x9E3779B97F4A7C15U + slot);
+}
+
+drawn draw(const imaginary_model& model, std::uint64_t state, std::uint64_t seed) noexcept {
+  const std::uint64_t x = scramble(state ^ scramble(seed));
+  drawn d;
+  d.logprob = -static_cast<float>(x % 1024) / 1024;
+  if ((x >> 32) % 1000 < model.end_permille)
+    d.token = model.end_of_sequence;
+  else
+    d.token = static_cast<std::int32_t>(1 + (x >> 12) % (model.vocabulary - 1));
+  return d;
+}
+
+stand_in::stand_in(const imaginary_model& model, std::uint32_t blocks, std::uint32_t block_tokens) :
+    model_(model), block_tokens_(block_tokens), slots_(std::size_t{blocks} * block_tokens, 0) {}
+
+void stand_in::spoil(std::uint32_t block, std::uint64_t rubbish) noexcept {
+  for (std::uint32_t i = 0; i < block_tokens_; ++i)
+    slots_[std::size_t{block} * block_tokens_ + i] = scramble(rubbish + i);
+}
+
+kernels::step_result stand_in::compute(const kernels::step_input& input, const row_faults& faults) {
+  kernels::step_result result;
+  result.step_seq = input.step_seq;
+  result.duration_ns = 1000 * input.rows.size();
+  for (const auto& s : input.sequences)
+    if (std::find(faults.poison_seeds.begin(), faults.poison_seeds.end(), s.sampling.seed) !=
+        faults.poison_seeds.end()) {
+      result.failed = true;
+      result.failure = "a poisonous row";
+      return result;
+    }
+  const auto slot = [&](const kernels::step_sequence& s, std::uint32_t position) -> std::uint64_t& {
+    return slots_.at(
+        std::size_t{s.blocks.at(position / block_tokens_)} * block_tokens_ + position % block_tokens_);
+  };
+  for (const auto& row : input.rows)
+    slot(input.sequences[row.sequence], row.position) = slot_value(row.token, row.position);
+  for (std::uint32_t i = 0; i < input.rows.size(); ++i) {
+    const auto& row = input.rows[i];
+    if (row.want == kernels::row_output::none) continue;
+    const auto& s = input.sequences[row.sequence];
+    std::uint64_t state = 0;
+    for (std::uint32_t p = 0; p <= row.position; ++p) state = fold(state, slot(s, p));
+    const auto d = draw(model_, state, s.sampling.seed);
+    auto& r = result.rows.emplace_back();
+    r.row = i;
+    r.token = d.token;
+    r.logprob = d.logprob;
+    for (std::uint32_t k = 0; k < s.top_logprobs; ++k)
+      r.top.push_back({static_cast<std::int32_t>(k), d.logprob - static_cast<float>(k)});
+    for (const auto& bad : faults.not_finite)
+      if (bad.seed == s.sampling.seed && bad.position == row.position) r.flags |= kernels::row_not_finite;
+  }
+  return result;
+}
+
+std::string_view plain_text::bytes_of(std::int32_t token) const {
+  static const auto names = [] {
+    std::array<std::string, 256> all;
+    for (std::size_t t = 1; t < all.size(); ++t)
+      all[t] = t <= 26 ? std::string(1, static_cast<char>('a' + t - 1))
+                       : std::string{static_cast<char>('a' + t % 26), static_cast<char>('A' + t / 26)};
+    return all;
+  }();
+  return token >= 0 && static_cast<std::size_t>(token) < names.size()
+             ? std::string_view(names[static_cast<std::size_t>(token)])
+             : std::string_view{};
+}
+
+actors::token_text::piece plain_text::push(std::int32_t token) {
+  if (stopped_) return {};
+  held_ += bytes_of(token);
+  std::size_t first_end = std::string::npos, begin = 0;
+  for (const auto& s : stops_)
+    if (const auto at = held_.find(s); at != std::string::npos && at + s.size() < first_end) {
+      first_end = at + s.size();
+      begin = at;
+    }
+  if (first_end != std::string::npos) {
+    stopped_ = true;
+    return {std::exchange(held_, {}).substr(0, begin), true};
+  }
+  std::size_t keep = 0; // the longest end that may yet become a stop string
+  for (const auto& s : stops_)
+    for (std::size_t n = std::min(held_.size(), s.size() - 1); n > keep; --n)
+      if (std::string_view(held_).substr(held_.size() - n) == std::string_view(s).substr(0, n)) {
+        keep = n;
+        break;
+      }
+  std::string out = held_.substr(0, held_.size() - keep);
+  held_.erase(0, held_.size() - keep);
+  return {std::move(out), false};
+}
+
+lone_run run_alone(const imaginary_model& model, const lone_wish& wish) {
+  lone_run run;
+  plain_text text(wish.stops);
+  std::uint64_t state = 0;
+  std::uint32_t position = 0;
+  for (const auto t : wish.prompt) state = fold(state, slot_value(t, position++));
+  while (run.tokens.size() < wish.max_tokens && position < wish.limit) {
+    const auto d = draw(model, state, wish.seed);
+    run.tokens.push_back(d.token);
+    const bool among = std::find(wish.stop_ids.begin(), wish.stop_ids.end(), d.token) != wish.stop_ids.end();
+    if (run.tokens.size() >= wish.min_tokens &&
+        ((d.token == model.end_of_sequence && !wish.ignore_eos) || among)) {
+      run.stop = true;
+      break;
+    }
+    const auto piece = text.push(d.token);
+    run.text += piece.text;
+    if (piece.stopped) {
+      run.stop = true;
+      return run;
+    }
+    state = fold(state, slot_value(d.token, position++));
+  }
+  run.text += text.flush();
+  return run;
+}
+
+} // namespace troupe::sim

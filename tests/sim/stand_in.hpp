@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// A backend whose tokens are a pure function of the sequence, read back through block tables from simulated
+// KV slots, and the same function computed alone.
+#pragma once
+
+#include "actors/token_text.hpp"
+#include "kernels/backend.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace troupe::sim {
+
+/// The imaginary model.
+struct imaginary_model {
+  std::uint32_t vocabulary = 48;
+  std::int32_t end_of_sequence = 0;
+  std::uint32_t end_permille = 30; ///< how often a token is the end of sequence
+};
+
+struct drawn {
+  std::int32_t token = 0;
+  float logprob = 0;
+};
+
+/// What a slot holds of one position.
+std::uint64_t slot_value(std::int32_t token, std::uint32_t position) noexcept;
+/// The token after a sequence whose slots, folded in order, give `state`.
+drawn draw(const imaginary_model& model, std::uint64_t state, std::uint64_t seed) noexcept;
+std::uint64_t fold(std::uint64_t state, std::uint64_t slot) noexcept;
+
+/// Misbehaviour of single requests, named by their sampling seed.
+struct row_faults {
+  std::vector<std::uint64_t> poison_seeds; ///< every step with one of them fails
+  struct bad_row {
+    std::uint64_t seed;
+    std::uint32_t position; ///< of the last row
+  };
+  std::vector<bad_row> not_finite;
+};
+
+/// Simulated KV memory and arithmetic. A block that changes hands is filled with rubbish, so that reading
+/// what was not written, or was written by another, changes tokens.
+class stand_in {
+ public:
+  stand_in(const imaginary_model& model, std::uint32_t blocks, std::uint32_t block_tokens);
+  void spoil(std::uint32_t block, std::uint64_t rubbish) noexcept;
+  /// Writes the rows' slots, then draws. `failed` when a poisonous sequence is among them.
+  kernels::step_result compute(const kernels::step_input& input, const row_faults& faults);
+
+ private:
+  imaginary_model model_;
+  std::uint32_t block_tokens_;
+  std::vector<std::uint64_t> slots_; // [blocks * block_tokens]
+};
+
+/// Token 0 has no text; others are one to two letters. Stop strings as the real one, by plain search.
+class plain_text final : public actors::token_text {
+ public:
+  explicit plain_text(std::vector<std::string> stops) : stops_(std::move(stops)) {}
+  piece push(std::int32_t token) override;
+  std::string flush() override { return std::exchange(held_, {}); }
+  std::string_view bytes_of(std::int32_t token) const override;
+
+ private:
+  std::vector<std::string> stops_;
+  std::string held_;
+  bool stopped_ = false;
+};
+
+/// What a request run alone gives.
+struct lone_run {
+  std::vector<std::int32_t> tokens;
+  std::string text;
+  bool stop = false; ///< else the length
+};
+struct lone_wish {
+  std::vector<std::int32_t> prompt;
+  std::uint64_t seed = 0;
+  std::uint32_t max_tokens = 0, min_tokens = 0, limit = 0;
+  std::vector<std::int32_t> stop_ids;
+  std::vector<std::string> stops;
+  bool ignore_eos = false;
+};
+lone_run run_alone(const imaginary_model& model, const lone_wish& wish);
+
+} // namespace troupe::sim

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+// troupe-sim: runs seeds through the simulation, prints the first that fails, replays one as a diagram.
+#include "sim/diagram.hpp"
+#include "sim/scenario.hpp"
+#include "sim/simulation.hpp"
+
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace {
+
+using namespace troupe::sim;
+
+volatile std::sig_atomic_t seed_in_hand_low = 0, seed_in_hand_high = 0;
+
+/// An assertion of a core ends the program: say which seed it was.
+void on_abort(int) {
+  const auto seed = static_cast<std::uint64_t>(static_cast<std::uint32_t>(seed_in_hand_high)) << 32 |
+                    static_cast<std::uint32_t>(seed_in_hand_low);
+  char text[96];
+  const int n =
+      std::snprintf(text, sizeof text, "seed %llu: a core aborted\n", static_cast<unsigned long long>(seed));
+  std::fwrite(text, 1, static_cast<std::size_t>(n), stderr);
+  std::signal(SIGABRT, SIG_DFL);
+}
+
+struct arguments {
+  std::uint64_t first = 1, last = 2000;
+  std::optional<std::uint64_t> request;
+  bool verbose = false, diagram = false, twice = false, keep_going = false;
+};
+
+[[noreturn]] void usage(std::string_view wrong) {
+  if (!wrong.empty())
+    std::fprintf(stderr, "troupe-sim: %.*s\n", static_cast<int>(wrong.size()), wrong.data());
+  std::fputs(
+      "usage: troupe-sim [--seeds A-B | --seed N] [--diagram [--request R]] [--verbose] [--twice] "
+      "[--keep-going]\n"
+      "  --seeds A-B    run these seeds, 1-2000 by default; stop at the first that fails\n"
+      "  --seed N       run this one\n"
+      "  --diagram      print one request of the seed as a sequence diagram: R, or the one that went wrong, "
+      "or 1\n"
+      "  --verbose      a line per seed\n"
+      "  --twice        run each seed twice and compare the trace hashes\n"
+      "  --keep-going   report every seed that fails\n",
+      wrong.empty() ? stdout : stderr);
+  std::exit(wrong.empty() ? 0 : 2);
+}
+
+std::uint64_t number(const char* text) {
+  char* end = nullptr;
+  const auto n = std::strtoull(text, &end, 10);
+  if (end == text || *end != '\0') usage("not a number: " + std::string(text));
+  return n;
+}
+
+arguments parse(int argc, char** argv) {
+  arguments a;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    const auto value = [&] {
+      return i + 1 < argc ? argv[++i] : (usage(std::string(word) + " needs a value"), "");
+    };
+    if (word == "--seeds") {
+      const std::string range = value();
+      const auto dash = range.find('-');
+      if (dash == std::string::npos) usage("--seeds takes A-B");
+      a.first = number(range.substr(0, dash).c_str());
+      a.last = number(range.substr(dash + 1).c_str());
+    } else if (word == "--seed") {
+      a.first = a.last = number(value());
+    } else if (word == "--request") {
+      a.request = number(value());
+    } else if (word == "--diagram") {
+      a.diagram = true;
+    } else if (word == "--verbose") {
+      a.verbose = true;
+    } else if (word == "--twice") {
+      a.twice = true;
+    } else if (word == "--keep-going") {
+      a.keep_going = true;
+    } else {
+      usage(word == "--help" || word == "-h" ? "" : "unknown argument " + std::string(word));
+    }
+  }
+  return a;
+}
+
+outcome run_seed(std::uint64_t seed, recorder* record = nullptr) {
+  seed_in_hand_low = static_cast<int>(static_cast<std::uint32_t>(seed));
+  seed_in_hand_high = static_cast<int>(static_cast<std::uint32_t>(seed >> 32));
+  const auto what = make_scenario(seed);
+  return simulation(seed, what, record).run();
+}
+
+void print_diagram(std::uint64_t seed, std::uint64_t request) {
+  diagram_recorder record(request);
+  const auto r = run_seed(seed, &record);
+  std::printf(
+      "seed %llu, request %llu:\n%s", static_cast<unsigned long long>(seed),
+      static_cast<unsigned long long>(request), record.text().c_str());
+  if (r.wrong) std::printf("then: %s\n", r.wrong->what.c_str());
+}
+
+} // namespace
+
+int main(int argc, char** argv) {
+  const auto a = parse(argc, argv);
+  std::signal(SIGABRT, on_abort);
+  outcome sum;
+  std::uint64_t failed = 0;
+  const auto begin = std::chrono::steady_clock::now();
+  for (std::uint64_t seed = a.first; seed <= a.last; ++seed) {
+    auto r = run_seed(seed);
+    if (a.twice && !r.wrong && run_seed(seed).hash != r.hash)
+      r.wrong = violation{"two runs of the seed differ: something is not deterministic", 0};
+    sum.messages += r.messages;
+    sum.steps += r.steps;
+    sum.preemptions += r.preemptions;
+    sum.refused += r.refused;
+    sum.completed += r.completed;
+    sum.failed_steps += r.failed_steps;
+    sum.stopped += r.stopped;
+    sum.full_length += r.full_length;
+    sum.cancelled += r.cancelled;
+    for (std::size_t i = 0; i < r.failed.size(); ++i) sum.failed[i] += r.failed[i];
+    if (a.verbose)
+      std::printf(
+          "seed %llu: %llu events, %llu steps, %llu preemptions, hash %016llx\n",
+          static_cast<unsigned long long>(seed), static_cast<unsigned long long>(r.messages),
+          static_cast<unsigned long long>(r.steps), static_cast<unsigned long long>(r.preemptions),
+          static_cast<unsigned long long>(r.hash));
+    const std::uint64_t about = a.request.value_or(r.wrong && r.wrong->request != 0 ? r.wrong->request : 1);
+    if (a.diagram && a.first == a.last) print_diagram(seed, about);
+    if (!r.wrong) continue;
+    ++failed;
+    std::printf(
+        "seed %llu failed: request %llu: %s\n  replay: troupe-sim --seed %llu --diagram --request %llu\n",
+        static_cast<unsigned long long>(seed), static_cast<unsigned long long>(r.wrong->request),
+        r.wrong->what.c_str(), static_cast<unsigned long long>(seed), static_cast<unsigned long long>(about));
+    if (!a.keep_going) return 1;
+  }
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  std::printf(
+      "%llu seeds, %llu failed, %llu events, %llu steps (%llu failed), %llu preemptions, %llu answers, %llu "
+      "refusals, %.1f s\n",
+      static_cast<unsigned long long>(a.last - a.first + 1), static_cast<unsigned long long>(failed),
+      static_cast<unsigned long long>(sum.messages), static_cast<unsigned long long>(sum.steps),
+      static_cast<unsigned long long>(sum.failed_steps), static_cast<unsigned long long>(sum.preemptions),
+      static_cast<unsigned long long>(sum.completed), static_cast<unsigned long long>(sum.refused), seconds);
+  std::printf(
+      "ends: stop %llu, length %llu, cancelled %llu", static_cast<unsigned long long>(sum.stopped),
+      static_cast<unsigned long long>(sum.full_length), static_cast<unsigned long long>(sum.cancelled));
+  for (std::size_t i = 0; i < sum.failed.size(); ++i)
+    if (sum.failed[i] != 0) {
+      const auto name = troupe::code_name(static_cast<troupe::errc>(i));
+      std::printf(
+          ", %.*s %llu", static_cast<int>(name.size()), name.data(),
+          static_cast<unsigned long long>(sum.failed[i]));
+    }
+  std::printf("\n");
+  return failed == 0 ? 0 : 1;
+}
