@@ -33,9 +33,7 @@ struct ask {
 };
 
 struct test_protocol
-    : protocol<control<cancel>, admission<submit>, stream<token>, state<level>, state<epoch>, query<ask>> {
-  static constexpr std::string_view name = "test";
-};
+    : protocol<control<cancel>, admission<submit>, stream<token>, state<level>, state<epoch>, query<ask>> {};
 using box = mailbox<test_protocol>;
 
 mailbox_limits small() {
