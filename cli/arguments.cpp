@@ -122,7 +122,7 @@ void arguments::option(const std::string& names, std::string& into, const std::s
 }
 
 void arguments::option(const std::string& names, std::vector<std::string>& into, const std::string& help) {
-  state_->app.add_option(names, into, help)->type_name("TEXT")->expected(1)->take_all();
+  state_->app.add_option(names, into, help)->type_name("TEXT")->allow_extra_args(false);
 }
 
 void arguments::option(
@@ -179,8 +179,7 @@ void arguments::settings(config::settings& into, std::span<const std::string_vie
       ->type_name("FILE");
   state_->app.add_option("--set", state_->assignments, "any setting as TABLE.KEY=VALUE, may be repeated")
       ->type_name("TEXT")
-      ->expected(1)
-      ->take_all();
+      ->allow_extra_args(false);
   state_->app.add_flag("--dump-config", state_->dump, "print the settings in force as TOML and stop");
 }
 

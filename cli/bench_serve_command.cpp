@@ -150,7 +150,7 @@ void print_json(const load_options& options, const load_result& result, const su
       {"clients", options.clients},
       {"rate", options.rate},
       {"requests", options.requests},
-      {"model", options.model},
+      {"model", result.model},
       {"statuses", json::value_from(sum.statuses)},
       {"problems", json::value_from(sum.problems)},
       {"tokens", sum.tokens},

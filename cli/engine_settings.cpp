@@ -12,6 +12,8 @@ engine_options make_engine_options(const config::settings& all) {
   engine_options out;
   out.model_path = resolve_model(all.model.path);
   out.model_name = all.model.name;
+  // Asked for by its catalogue name, a model keeps that name.
+  if (out.model_name.empty() && out.model_path != all.model.path) out.model_name = all.model.path;
   out.isa = from.isa;
   out.reference = from.reference;
   out.threads = from.threads;

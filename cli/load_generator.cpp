@@ -134,6 +134,7 @@ class generator {
     io_.restart();
     io_.run();
     if (broken_) std::rethrow_exception(broken_);
+    result_.model = options_.model;
     result_.wall_s = seconds(clock::now() - began_);
     result_.cpu_s = cpu_seconds() - cpu;
     return std::move(result_);

@@ -39,6 +39,7 @@ struct load_sample {
 };
 
 struct load_result {
+  std::string model; ///< asked for
   std::vector<load_sample> samples;
   double wall_s = 0; ///< first request due to last answer
   double cpu_s = 0;  ///< of this program meanwhile

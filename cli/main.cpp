@@ -76,7 +76,8 @@ int main(int count, char** values) {
   const std::string place = "troupe " + std::string(chosen->name);
   try {
     const int status = chosen->run({words.begin() + static_cast<std::ptrdiff_t>(taken), words.end()});
-    if (std::fflush(stdout) != 0) return fail(place, "standard output cannot be written", runtime_failure);
+    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
+      return fail(place, "standard output cannot be written", runtime_failure);
     return status;
   } catch (const failure& bad) {
     return fail(place, bad.what(), bad.why().code == errc::bad_config ? usage_failure : runtime_failure);

