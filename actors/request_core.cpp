@@ -60,7 +60,7 @@ void request_core::on(admitted&&, time_point, request_effects& out) {
   if (phase_ != phase::outside) return;
   phase_ = phase::tokenising;
   if (early_end_) {
-    end_early(std::move(*early_end_), out);
+    end_early(*early_end_, out);
     return;
   }
   out.emplace_back(tokenize_prompt{options_.id});

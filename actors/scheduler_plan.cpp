@@ -196,6 +196,10 @@ void scheduler_core::resolve_shortage(const blocks_reserved& m, turn& t) {
     auto* s = find(x.id);
     if (s == nullptr || s->phase == phase::closing) continue;
     if (helped) continue;
+    if (s->paused) { // meanwhile: nobody yields to it
+      drop_from_plan(x.id);
+      continue;
+    }
     if (!passed_over) {
       std::size_t able = 0; // planned sequences that could run without help
       for (const auto& p : plan_)

@@ -62,6 +62,9 @@ void simulation::check_token(participant& p, const token_event& e) {
     require(
         p.tokens.size() < p.expected.tokens.size() && p.expected.tokens[p.tokens.size()] == t,
         "token " + std::to_string(p.tokens.size()) + " differs from the request run alone", id);
+    require(
+        !p.script->not_finite_token || p.tokens.size() < *p.script->not_finite_token,
+        "a token of a row that was not finite left", id);
     p.tokens.push_back(t);
   }
   p.text += e.text;
@@ -148,6 +151,10 @@ void simulation::check_failure(participant& p, const error& why) {
     break;
   case errc::slow_consumer:
     needs(p.paused_since != time_point::max() && now_ >= p.paused_since + p.script->slow_consumer);
+    // Half the credit back resumes it, unless that is still under way.
+    needs(
+        p.tokens.size() - p.read_told > p.script->credit / 2 ||
+        now_ < p.told_at + std::chrono::milliseconds(5));
     break;
   case errc::poison_request:
     needs(p.failed_steps >= 2);
@@ -264,6 +271,9 @@ void simulation::check_scheduler(std::string_view message) {
   for (const auto& v : now_seen) {
     held += v.held;
     waiting += !v.seated && !v.closing;
+    const auto aged =
+        v.arrival.time_since_epoch() + o.ageing_quantum * std::int64_t{of(v.id).script->priority};
+    require(v.rank == aged.count(), "a rank that does not age as documented", v.id.number);
     if (!v.started && !v.closing)
       require(
           now_ <= v.arrival + o.queue_timeout + scenario_.faults.alarm_lateness + slack,
@@ -333,8 +343,8 @@ void simulation::check_bounds() {
     const auto id = p.core->id().number;
     if (p.script->deadline > duration::zero())
       require(now_ <= p.submitted + p.script->deadline + late, "still there after its deadline", id);
-    if (p.paused_since != time_point::max())
-      require(now_ <= p.paused_since + p.script->slow_consumer + late, "a slow reader is still there", id);
+    if (p.silent_since != time_point::max())
+      require(now_ <= p.silent_since + p.script->slow_consumer + late, "a slow reader is still there", id);
   }
   // A sequence with blocks gets a row before the others could have used the budget up many times over.
   const auto& o = scenario_.options;

@@ -390,6 +390,8 @@ void simulation::client_event(participant& p, stream_event&& event) {
   if (p.script->leaves_at && p.events == *p.script->leaves_at) leave(p);
   ++p.events;
   if (!std::holds_alternative<token_event>(event)) return;
+  if (p.silent_since == time_point::max() && p.tokens.size() - p.read_told >= p.script->credit)
+    p.silent_since = now_;
   if (std::get<token_event>(event).token_ids.empty()) return; // the text that was held back, at the very end
   if (p.script->stops_reading_at && p.read >= *p.script->stops_reading_at) return;
   ++p.read;
@@ -400,6 +402,9 @@ void simulation::client_event(participant& p, stream_event&& event) {
 }
 
 void simulation::client_reads(participant& p) {
+  ++p.read_told;
+  p.told_at = now_;
+  p.silent_since = time_point::max();
   mail_.push<actors::request_protocol>(client, party_of(p), actors::events_read{p.core->id(), 1});
 }
 

@@ -64,12 +64,14 @@ class simulation {
     std::optional<actors::request_core> core;
     lone_run expected;
     bool expects_refusal = false; ///< its prompt never fits
-    time_point submitted{}, ended{}, paused_since = time_point::max();
+    time_point submitted{}, ended{}, told_at{},
+        paused_since = time_point::max(),
+        silent_since = time_point::max(); ///< as the client sees it: its credit is used up
     bool accepted = false, over = false, retired = false, cancel_sent = false, prompt_asked = false;
     std::uint64_t next_seq = 0;
     std::vector<std::int32_t> tokens;
     std::string text;
-    std::uint32_t events = 0, read = 0;
+    std::uint32_t events = 0, read = 0, read_told = 0;
     std::optional<actors::sequence_finished> finished; ///< as the scheduler sent it
     bool started = false, scheduler_paused = false, paused_at_plan = false;
     std::uint32_t failed_steps = 0;
