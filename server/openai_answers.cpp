@@ -69,6 +69,8 @@ json::object completion_logprobs(
         // Two tokens may have one text; the first is the likelier.
         if (!one.contains(key)) one[key] = finite(t.logprob);
       }
+      // The drawn token is always there, whatever its rank.
+      if (!one.contains(name)) one[name] = finite(drawn[i].logprob);
       alternatives.push_back(std::move(one));
     }
   }
@@ -228,7 +230,7 @@ std::string openai_completion(const answer_meta& meta, const completion& whole) 
     choice["logprobs"] = chat ? chat_logprobs(whole.logprobs, whole.top_logprobs)
                               : completion_logprobs(whole.logprobs, whole.top_logprobs, offset);
   }
-  choice["finish_reason"] = text(finish_word(whole.reason));
+  choice["finish_reason"] = text(finish_reason_name(whole.reason));
   json::object out = envelope(meta, chat ? "chat.completion" : "text_completion");
   if (meta.return_token_ids) {
     choice["token_ids"] = ids(whole.token_ids);
@@ -272,7 +274,7 @@ std::string openai_stream_writer::token(const token_event& event) {
 }
 
 std::string openai_stream_writer::end(const done_event& event) {
-  std::string out = sse(chunk(meta_, nullptr, text(finish_word(event.reason))));
+  std::string out = sse(chunk(meta_, nullptr, text(finish_reason_name(event.reason))));
   if (meta_.include_usage) {
     json::object last = envelope(meta_, chunk_object(meta_.api));
     last["choices"] = json::array{};

@@ -61,8 +61,14 @@ void session_core::on_event(request_key key, stream_event event, time_point now)
     } else if (!f.cancelled) {
       if (f.credit) --*f.credit;
       deliver(key, std::move(event));
+    } else {
+      f.cut = true;
     }
   } else {
+    // The request may have ended before the cancel reached it; an answer that lacks tokens was cancelled all
+    // the same.
+    if (auto* done = std::get_if<done_event>(&event); done != nullptr && f.cut)
+      done->reason = finish_reason::cancelled;
     deliver(key, std::move(event));
   }
   finish_input();
@@ -152,6 +158,7 @@ void session_core::cancel(request_key key) {
   const auto it = flows_.find(key);
   if (it == flows_.end() || it->second.cancelled) return;
   it->second.cancelled = true;
+  it->second.cut = it->second.held.has_value();
   it->second.held.reset();
   actions_.cancels.push_back(key);
 }
@@ -221,7 +228,8 @@ void session_core::finish_input() {
   }
 }
 
-// Keeps the sum over all sessions true; when it is too high, a session that makes it grow and holds a good part ends.
+// Keeps the sum over all sessions true; when it is too high, a session that makes it grow and holds a good
+// part ends.
 void session_core::charge_buffers() {
   const door_limits& limits = context_.limits;
   door_counters& counters = context_.counters;

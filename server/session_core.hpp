@@ -115,6 +115,7 @@ class session_core {
   struct flow {
     bool reading = false;
     bool cancelled = false;
+    bool cut = false; ///< tokens were withheld since the cancel
     bool told_exhausted = false;
     std::optional<std::uint32_t> credit;
     std::optional<token_event> held;

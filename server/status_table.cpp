@@ -87,16 +87,4 @@ protocol_words words_of_status(int http_status) noexcept {
   }
 }
 
-std::string_view finish_word(finish_reason reason) noexcept {
-  switch (reason) {
-  case finish_reason::stop:
-    return "stop";
-  case finish_reason::length:
-    return "length";
-  case finish_reason::cancelled:
-    break;
-  }
-  return "cancelled";
-}
-
 } // namespace troupe::server

@@ -3,7 +3,6 @@
 #pragma once
 
 #include "runtime/base/error.hpp"
-#include "troupe/request.hpp"
 
 #include <cstdint>
 #include <span>
@@ -29,8 +28,5 @@ struct protocol_words {
   std::string_view code;
 };
 protocol_words words_of_status(int http_status) noexcept;
-
-/// `finish_reason` as every door writes it.
-std::string_view finish_word(finish_reason reason) noexcept;
 
 } // namespace troupe::server

@@ -207,7 +207,7 @@ std::string token_object(std::string_view id, const token_event& event) {
 std::string done_object(std::string_view id, const done_event& event) {
   json::object out = start("done", id);
   out["seq"] = event.seq;
-  out["finish_reason"] = text(finish_word(event.reason));
+  out["finish_reason"] = text(finish_reason_name(event.reason));
   out["usage"] = json::object{
       {"prompt_tokens", event.usage.prompt_tokens},
       {"completion_tokens", event.usage.completion_tokens},

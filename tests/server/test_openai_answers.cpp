@@ -126,6 +126,7 @@ BOOST_AUTO_TEST_CASE(logprobs_take_each_doors_own_shape) {
   BOOST_TEST(text.at("token_logprobs").at(1).as_double() == -9999.0);
   BOOST_TEST(text.at("top_logprobs").at(0).at("b").as_double() == -1.5);
   BOOST_TEST(text.at("top_logprobs").at(1).at("x").as_double() == -0.25);
+  BOOST_TEST(text.at("top_logprobs").at(1).as_object().size() == 2U);
   BOOST_TEST(text.at("text_offset").at(1) == 1);
   openai_stream_writer chat_writer(meta(openai_api::chat));
   const json::value chat =

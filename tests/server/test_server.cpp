@@ -97,18 +97,18 @@ struct running_server {
     the_server.emplace(*the_engine, std::move(o));
     the_server->listen().value();
     thread = std::thread([this] { io.run(); });
-    the_engine->async_start(asio::use_future).get().value();
+    on_executor([&] { return the_engine->async_start(asio::use_future); }).get().value();
     on_executor([&] { the_server->engine_ready(); });
   }
   ~running_server() {
     if (the_server) stop();
   }
   void stop() {
-    auto drained = asio::post(io, asio::use_future([&] {
-                                return the_server->async_drain(std::chrono::seconds(30), asio::use_future);
-                              }))
-                       .get();
-    the_engine->async_shutdown(std::chrono::seconds(30), asio::use_future).get().value();
+    auto drained =
+        on_executor([&] { return the_server->async_drain(std::chrono::seconds(30), asio::use_future); });
+    on_executor([&] { return the_engine->async_shutdown(std::chrono::seconds(30), asio::use_future); })
+        .get()
+        .value();
     drained.get();
     on_executor([&] {
       the_server.reset();
@@ -118,8 +118,8 @@ struct running_server {
     thread.join();
   }
   template<class F>
-  void on_executor(F f) {
-    asio::post(io, asio::use_future(std::move(f))).get();
+  std::invoke_result_t<F> on_executor(F f) {
+    return asio::post(io, asio::use_future(std::move(f))).get();
   }
   std::uint16_t http() const { return the_server->port(); }
   std::uint16_t raw() const { return the_server->tcp_port(); }
