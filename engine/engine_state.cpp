@@ -176,8 +176,9 @@ void engine_state::begin(
   case stage::new_made:
   case stage::loading:
     return refuse(*client, {errc::model_loading, "the model is being loaded", {}, 1000});
-  case stage::over:
+  case stage::down:
     return refuse(*client, {errc::executor_failed, "the engine is not running", {}, 0});
+  case stage::over:
   case stage::draining:
     return refuse(*client, {errc::draining, "the engine is shutting down", {}, 0});
   case stage::ready:
@@ -190,14 +191,14 @@ void engine_state::begin(
   if (live_.size() >= most_live())
     return refuse(*client, {errc::queue_full, "too many requests are in flight: try again", {}, 1000});
   if (auto checked = check_request(*asked, host->info.vocabulary); !checked)
-    return refuse(*client, std::move(checked.error()));
+    return refuse(*client, checked.error());
   live_request live;
   live.client = client;
   live.asked = std::move(asked);
   if (auto opened = open(id, std::move(live)); !opened) {
     live_.erase(id);
     cast_->requests.erase(id);
-    refuse(*client, std::move(opened.error()));
+    refuse(*client, opened.error());
   }
 }
 
@@ -259,7 +260,7 @@ void engine_state::tokenize(actors::request_id id) {
           told = actor.tell(
               actors::prompt_ready{id, std::make_shared<const std::vector<std::int32_t>>(std::move(*ids))});
         else
-          told = actor.tell(actors::prompt_failed{id, std::move(ids.error())});
+          told = actor.tell(actors::prompt_failed{id, ids.error()});
         if (told == runtime::enqueue_result::full)
           log().error("request {}: no room for its prompt", id.number);
       });
@@ -302,6 +303,7 @@ void engine_state::retired(actors::request_id id) {
   if (found == live_.end()) return;
   finish_trace(id.number, found->second);
   live_.erase(found);
+  finish_drain();
 }
 
 void engine_state::events_read(std::uint64_t stream_id, std::uint32_t count) {
@@ -349,7 +351,7 @@ void engine_state::actor_ended(const runtime::exit_report& report) {
   const auto decision = restarts_.crashed(0, 1, environment.clock->now());
   if (decision.escalate) {
     log().critical("the engine failed too often and stays down");
-    stage_ = stage::over;
+    stage_ = stage::down;
     return;
   }
   environment.timers->start(decision.delay, [weak = weak_from_this()] {
@@ -368,12 +370,18 @@ void engine_state::rebuild() {
   ++generation_;
   if (auto spawned = spawn_actors(); !spawned) {
     log().critical("{}", spawned.error().message);
-    stage_ = stage::over;
+    stage_ = stage::down;
   }
 }
 
 void engine_state::drained() {
-  if (on_drained_) std::exchange(on_drained_, {})();
+  scheduler_drained_ = true;
+  finish_drain();
+}
+
+/// The scheduler is done with a request before the request's actor has told its client the end.
+void engine_state::finish_drain() {
+  if (scheduler_drained_ && live_.empty() && on_drained_) std::exchange(on_drained_, {})();
 }
 
 void engine_state::shut_down(std::chrono::milliseconds limit, start_handler done) {

@@ -71,7 +71,14 @@ struct engine_state final : stream_owner, actors::cast_listener, std::enable_sha
   runtime::actor_system system;
 
  private:
-  enum class stage : std::uint8_t { new_made, loading, ready, draining, over };
+  enum class stage : std::uint8_t {
+    new_made,
+    loading,
+    ready,
+    draining,
+    over, ///< shut down
+    down, ///< failed too often
+  };
 
   /// One submitted request. The stream half is shared with the client.
   struct live_request {
@@ -91,6 +98,7 @@ struct engine_state final : stream_owner, actors::cast_listener, std::enable_sha
   void finish_trace(std::uint64_t id, live_request& live);
   void actor_ended(const runtime::exit_report& report);
   void rebuild();
+  void finish_drain();
   void fail_everything(const error& why);
   void count_failure(errc code);
   std::uint32_t most_live() const noexcept;
@@ -103,6 +111,7 @@ struct engine_state final : stream_owner, actors::cast_listener, std::enable_sha
   runtime::restart_core restarts_;
   std::uint32_t generation_ = 0;    ///< of the engine's actors, one more after each crash
   std::uint32_t engine_actors_ = 0; ///< alive
+  bool scheduler_drained_ = false;  ///< it holds no request any more and takes none
   bool crashed_ = false;            ///< the others of the generation are on their way out
   std::unique_ptr<runtime::shutdown_sequence> shutdown_;
   unique_function<void()> on_drained_;

@@ -151,15 +151,15 @@ result<models::jinja::rendered_text> file_host::apply_template(const chat_prompt
     entry->frozen = true;
     messages.push_back(models::jinja::value::of(entry));
   }
-  models::chat_context context;
-  context.messages = models::jinja::value::of(values.make_list(std::move(messages)));
-  context.add_generation_prompt = what.add_generation_prompt;
+  models::chat_context given;
+  given.messages = models::jinja::value::of(values.make_list(std::move(messages)));
+  given.add_generation_prompt = what.add_generation_prompt;
   const models::vocabulary& words = tokenizer->vocab();
-  if (words.bos) context.bos_token = words.tokens[static_cast<std::size_t>(*words.bos)];
-  if (words.eos) context.eos_token = words.tokens[static_cast<std::size_t>(*words.eos)];
+  if (words.bos) given.bos_token = words.tokens[static_cast<std::size_t>(*words.bos)];
+  if (words.eos) given.eos_token = words.tokens[static_cast<std::size_t>(*words.eos)];
   const std::time_t now = std::time(nullptr);
-  localtime_r(&now, &context.now);
-  auto rendered = chat->render(context);
+  localtime_r(&now, &given.now);
+  auto rendered = chat->render(given);
   if (!rendered) return error{rendered.error().code, rendered.error().message, "messages", 0};
   return rendered;
 }

@@ -149,6 +149,10 @@ void answer_reader::feed_http() {
       at = line_end + 2 + size + 2;
     }
     body = std::move(joined);
+  } else if (const auto length = buffer_.find("Content-Length: "); length < head_end) {
+    std::size_t size = 0;
+    std::from_chars(buffer_.data() + length + 16, buffer_.data() + head_end, size);
+    if (body.size() < size) return; // cut inside the body
   }
   take_http(status, body);
 }
@@ -205,6 +209,7 @@ void answer_reader::feed_frames() {
   if (!upgraded_) {
     const auto end = buffer_.find("\r\n\r\n");
     if (end == std::string::npos) return;
+    if (buffer_.starts_with("HTTP/1.1 503")) return buffer_.clear(); // draining: no upgrade, no request
     if (!buffer_.starts_with("HTTP/1.1 101")) return complain("no upgrade: " + buffer_.substr(0, 40));
     upgraded_ = true;
     buffer_.erase(0, end + 4);

@@ -349,7 +349,9 @@ void simulation::check_bounds() {
   // A sequence with blocks gets a row before the others could have used the budget up many times over.
   const auto& o = scenario_.options;
   const std::uint64_t live = seen_.size();
-  const std::uint64_t patience = 64 + 16 * live * (1 + 4 * scenario_.context / o.max_step_tokens);
+  // Elders that are preempted for the test's sake are computed again and again before it.
+  const std::uint64_t again = o.preempt_every != 0 ? scenario_.context : 1;
+  const std::uint64_t patience = 64 + 16 * live * again * (1 + 4 * scenario_.context / o.max_step_tokens);
   for (const auto& v : seen_) {
     auto& p = participants_.at(v.id.number - 1);
     if (v.held == 0 || v.paused || v.closing || p.failed_steps > 0) {
