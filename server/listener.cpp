@@ -32,6 +32,9 @@ resolve(const asio::any_io_executor& executor, const std::string& host, std::uin
         errc::bad_config,
         "cannot listen on `" + host + "`: no such address; use an IP address of this machine", "server.host",
         0};
+  // Where a name stands for both families, the older one is what clients try in the end.
+  for (const auto& entry : found)
+    if (entry.endpoint().address().is_v4()) return entry.endpoint();
   return found.begin()->endpoint();
 }
 
@@ -81,6 +84,15 @@ void listener::start(accepted on_socket) {
   asio::co_spawn(acceptor_.get_executor(), accept_loop(shared_from_this()), report);
 }
 
+// One connection that cannot be served (no memory) does not end the listener.
+void listener::hand_over(tcp::socket socket) {
+  try {
+    on_socket_(std::move(socket));
+  } catch (const std::exception& e) {
+    log().error("a connection is dropped after an exception: {}", e.what());
+  }
+}
+
 void listener::stop() {
   stopped_ = true;
   error_code ignored;
@@ -95,7 +107,7 @@ asio::awaitable<void> listener::accept_loop([[maybe_unused]] std::shared_ptr<lis
     auto [ec, socket] = co_await acceptor_.async_accept(token);
     if (stopped_) break;
     if (!ec) {
-      on_socket_(std::move(socket));
+      hand_over(std::move(socket));
       continue;
     }
     // A connection that was gone before it was taken is nobody's fault.

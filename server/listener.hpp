@@ -37,6 +37,7 @@ class listener : public std::enable_shared_from_this<listener> {
 
  private:
   boost::asio::awaitable<void> accept_loop(std::shared_ptr<listener> self);
+  void hand_over(boost::asio::ip::tcp::socket socket);
 
   boost::asio::ip::tcp::acceptor acceptor_;
   boost::asio::ip::tcp::endpoint endpoint_;

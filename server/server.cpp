@@ -16,6 +16,7 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
+#include <array>
 #include <ctime>
 #include <optional>
 #include <random>
@@ -130,7 +131,8 @@ void server::state::take(tcp::socket socket, bool http) {
     protocol = std::make_unique<http_protocol>(options.limits.http);
   else
     protocol = std::make_unique<line_protocol>(options.limits.line_bytes);
-  const auto s = std::make_shared<session>(std::move(socket), context, *this, std::move(protocol));
+  const std::shared_ptr<const door_context> shared(shared_from_this(), &context);
+  const auto s = std::make_shared<session>(std::move(socket), shared, *this, std::move(protocol));
   sessions.insert(s.get());
   s->start();
 }
@@ -148,6 +150,10 @@ void server::state::refuse(tcp::socket socket, bool http) {
   error_code ignored;
   socket.non_blocking(true, ignored);
   socket.write_some(asio::buffer(answer), ignored);
+  // Input left unread would turn the close into a reset, which may overtake the answer.
+  std::array<char, 4096> unread{};
+  socket.shutdown(tcp::socket::shutdown_send, ignored);
+  socket.read_some(asio::buffer(unread), ignored);
 }
 
 void server::state::finish_drain() {

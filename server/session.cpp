@@ -8,7 +8,7 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
-#include <exception>
+#include <algorithm>
 
 namespace troupe::server {
 namespace asio = boost::asio;
@@ -19,35 +19,51 @@ namespace {
 // How long a peer may take to close its half after ours, so that it can read what we sent last.
 constexpr auto linger_time = std::chrono::seconds(2);
 
-void report(std::exception_ptr failure) {
-  if (!failure) return;
-  try {
-    std::rethrow_exception(failure);
-  } catch (const std::exception& e) {
-    log().error("a session's coroutine ended with an exception: {}", e.what());
-  }
-}
-
 } // namespace
 
 session::session(
-    asio::ip::tcp::socket socket, const door_context& context, session_owner& owner,
+    asio::ip::tcp::socket socket, std::shared_ptr<const door_context> context, session_owner& owner,
     std::unique_ptr<door_protocol> protocol) :
     socket_(std::move(socket)),
-    timer_(socket_.get_executor()), wake_(socket_.get_executor()), owner_(&owner),
-    core_(context, std::move(protocol), now()) {
+    timer_(socket_.get_executor()), wake_(socket_.get_executor()), context_(std::move(context)),
+    owner_(&owner), core_(*context_, std::move(protocol), now()) {
   wake_.expires_at(asio::steady_timer::time_point::max());
 }
 
 void session::start() {
-  asio::co_spawn(socket_.get_executor(), read_loop(shared_from_this()), report);
-  asio::co_spawn(socket_.get_executor(), write_loop(shared_from_this()), report);
+  const auto self = shared_from_this();
+  const auto ended = [self](std::exception_ptr failure) { self->coroutine_ended(std::move(failure)); };
+  asio::co_spawn(socket_.get_executor(), read_loop(self), ended);
+  asio::co_spawn(socket_.get_executor(), write_loop(self), ended);
   apply();
 }
 
+void session::coroutine_ended(std::exception_ptr failure) {
+  if (!failure) return;
+  try {
+    std::rethrow_exception(failure);
+  } catch (const std::exception& e) {
+    log().error("a connection is cut after an exception: {}", e.what());
+  } catch (...) {
+    log().error("a connection is cut after an unknown exception");
+  }
+  abort();
+}
+
+template<class Action>
+void session::guarded(Action action) {
+  try {
+    action();
+  } catch (...) {
+    coroutine_ended(std::current_exception());
+  }
+}
+
 void session::drain() {
-  core_.on_drain(now());
-  apply();
+  guarded([this] {
+    core_.on_drain(now());
+    apply();
+  });
 }
 
 asio::awaitable<void> session::read_loop([[maybe_unused]] std::shared_ptr<session> self) {
@@ -127,11 +143,13 @@ void session::read_event(request_key key) {
   it->second->read([weak = weak_from_this(), key](stream_event event) {
     const auto self = weak.lock();
     if (!self || self->finished_) return;
-    // The core forgets a request at its terminal event; so does the session.
-    if (std::holds_alternative<done_event>(event) || std::holds_alternative<failed_event>(event))
-      self->streams_.erase(key);
-    self->core_.on_event(key, std::move(event), now());
-    self->apply();
+    self->guarded([&] {
+      // The core forgets a request at its terminal event; so does the session.
+      if (std::holds_alternative<done_event>(event) || std::holds_alternative<failed_event>(event))
+        self->streams_.erase(key);
+      self->core_.on_event(key, std::move(event), now());
+      self->apply();
+    });
   });
 }
 
@@ -154,8 +172,10 @@ void session::on_timer() {
     finish();
     return;
   }
-  core_.on_time(now());
-  apply();
+  guarded([this] {
+    core_.on_time(now());
+    apply();
+  });
 }
 
 void session::half_close() {

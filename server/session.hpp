@@ -10,6 +10,7 @@
 #include <boost/asio/steady_timer.hpp>
 
 #include <array>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
@@ -37,12 +38,13 @@ class session_owner {
 };
 
 /// Performs what the core asks: the writer is the only one that writes, the reader always reads, so that a
-/// client that left is noticed at once, even while it is not being answered. Thread: the socket's executor.
-/// Owns: its socket and streams; kept alive by its own coroutines.
+/// client that left is noticed at once, even while it is not being answered. An exception (no memory) ends
+/// the session it happens in, no other. Thread: the socket's executor. Owns: its socket and streams; kept
+/// alive by its own coroutines.
 class session : public std::enable_shared_from_this<session> {
  public:
   session(
-      boost::asio::ip::tcp::socket socket, const door_context& context, session_owner& owner,
+      boost::asio::ip::tcp::socket socket, std::shared_ptr<const door_context> context, session_owner& owner,
       std::unique_ptr<door_protocol> protocol);
 
   void start();
@@ -57,6 +59,9 @@ class session : public std::enable_shared_from_this<session> {
   boost::asio::awaitable<void> write_loop(std::shared_ptr<session> self);
   void apply();
   void read_event(request_key key);
+  template<class Action>
+  void guarded(Action action);
+  void coroutine_ended(std::exception_ptr failure);
   void arm_timer();
   void on_timer();
   void half_close();
@@ -65,7 +70,8 @@ class session : public std::enable_shared_from_this<session> {
 
   boost::asio::ip::tcp::socket socket_;
   boost::asio::steady_timer timer_;
-  boost::asio::steady_timer wake_; // the writer waits on it for output
+  boost::asio::steady_timer wake_;              // the writer waits on it for output
+  std::shared_ptr<const door_context> context_; // outlives the core, even when the owner is gone
   session_owner* owner_;
   session_core core_;
   std::unordered_map<request_key, std::unique_ptr<door_stream>> streams_;

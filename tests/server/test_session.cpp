@@ -29,12 +29,15 @@ struct running_door {
       door(listener::bind(io.get_executor(), "127.0.0.1", 0, "--port").value()) {
     door->start([this, is_http](tcp::socket socket) {
       std::unique_ptr<door_protocol> protocol;
-      if (is_http)
+      if (next_protocol)
+        protocol = std::move(next_protocol);
+      else if (is_http)
         protocol = std::make_unique<http_protocol>(limits.http);
       else
         protocol = std::make_unique<line_protocol>(limits.line_bytes);
       socket.set_option(asio::socket_base::send_buffer_size(16384));
-      const auto s = std::make_shared<session>(std::move(socket), context, engine, std::move(protocol));
+      const std::shared_ptr<const door_context> borrowed(std::shared_ptr<void>(), &context);
+      const auto s = std::make_shared<session>(std::move(socket), borrowed, engine, std::move(protocol));
       engine.sessions.insert(s.get());
       s->start();
     });
@@ -88,6 +91,7 @@ struct running_door {
   door_limits limits;
   door_context context;
   scripted_engine engine;
+  std::unique_ptr<door_protocol> next_protocol; // for the next connection only
   std::shared_ptr<listener> door;
 };
 
@@ -106,9 +110,59 @@ bool has(std::string_view in, std::string_view what) {
   return in.find(what) != std::string_view::npos;
 }
 
+// Runs out of memory when bytes come, when an event comes, when time passes, or when the server drains.
+class failing_protocol final : public door_protocol {
+ public:
+  explicit failing_protocol(char when) : when_(when) {}
+  void on_start(session_core&) override {}
+  void on_bytes(session_core& s, std::string_view) override {
+    if (when_ == 'b') throw std::bad_alloc();
+    s.submit({});
+  }
+  void on_accepted(session_core&, request_key, accepted_event) override {
+    if (when_ == 'e') throw std::bad_alloc();
+  }
+  void on_token(session_core&, request_key, token_event) override {}
+  void on_done(session_core&, request_key, done_event) override {}
+  void on_failed(session_core&, request_key, error) override {}
+  void on_drain(session_core&) override {
+    if (when_ == 'd') throw std::bad_alloc();
+  }
+  void on_overload(session_core&) override {}
+  std::size_t buffered_bytes() const override { return 0; }
+  void on_time(session_core&) override {
+    if (when_ == 't') throw std::bad_alloc();
+  }
+  std::optional<time_point> deadline(const session_core& s) const override {
+    return when_ == 't' ? std::optional(s.now()) : std::nullopt;
+  }
+
+ private:
+  char when_;
+};
+
 } // namespace
 
 BOOST_AUTO_TEST_SUITE(sessions_on_sockets)
+
+BOOST_AUTO_TEST_CASE(row_89_an_exception_ends_its_own_session_only) {
+  running_door door(true);
+  tcp::socket other = door.connect();
+  door.run_until([&] { return door.engine.sessions.size() == 1; });
+  for (const char when : {'b', 'e', 't', 'd'}) {
+    door.next_protocol = std::make_unique<failing_protocol>(when);
+    tcp::socket client = door.connect();
+    door.run_until([&] { return !door.next_protocol; });
+    if (when == 'd')
+      for (session* s : std::set<session*>(door.engine.sessions)) s->drain();
+    if (when == 'b' || when == 'e') write(client, "x");
+    std::string got;
+    door.read_until(client, got, [] { return false; });
+    BOOST_TEST(got.empty());
+    if (when != 'd') BOOST_TEST(door.engine.sessions.size() == 1U);
+  }
+  for (const auto& p : door.engine.all) BOOST_TEST(p->destroyed);
+}
 
 BOOST_AUTO_TEST_CASE(streams_to_a_client_and_keeps_the_connection) {
   running_door door(true);
