@@ -14,7 +14,7 @@ using namespace troupe::models;
 namespace {
 
 std::unique_ptr<const tokenizer> tiny() {
-  auto t = make_tokenizer(test::tiny_bpe());
+  auto t = make_tokenizer(models::test::tiny_bpe());
   if (!t) BOOST_FAIL(t.error().message);
   return std::move(*t);
 }

@@ -13,7 +13,7 @@
 
 using namespace troupe;
 using namespace troupe::models;
-using test::tiny_bpe;
+using models::test::tiny_bpe;
 
 namespace {
 
@@ -42,7 +42,7 @@ ids_t merge_by_definition(const vocabulary& v, std::string_view word) {
   std::map<std::string, std::size_t> rank_of;
   for (std::size_t i = 0; i < v.merges.size(); ++i) rank_of.emplace(v.merges[i], i);
   std::vector<std::string> parts;
-  for (const char c : word) parts.push_back(test::in_byte_alphabet(std::string(1, c)));
+  for (const char c : word) parts.push_back(models::test::in_byte_alphabet(std::string(1, c)));
   while (true) {
     std::size_t best = v.merges.size(), at = 0;
     for (std::size_t i = 0; i + 1 < parts.size(); ++i) {

@@ -37,11 +37,11 @@ ids_t encode(const tokenizer& t, std::string_view text, bool special) {
 
 /// Texts between marker lines and one line of ids for each.
 void check_vocabulary(const std::string& name) {
-  const auto folder = test::shared_file("data/vocab");
+  const auto folder = models::test::shared_file("data/vocab");
   if (!folder) return;
   const auto t = open_tokenizer(*folder / ("ggml-vocab-" + name + ".gguf"));
-  const std::string inputs = test::read_file(*folder / ("ggml-vocab-" + name + ".gguf.inp"));
-  std::istringstream outputs(test::read_file(*folder / ("ggml-vocab-" + name + ".gguf.out")));
+  const std::string inputs = models::test::read_file(*folder / ("ggml-vocab-" + name + ".gguf.inp"));
+  std::istringstream outputs(models::test::read_file(*folder / ("ggml-vocab-" + name + ".gguf.out")));
   constexpr std::string_view marker = "\n__ggml_vocab_test__\n";
   std::size_t cases = 0;
   for (std::size_t at = 0; at <= inputs.size(); ++cases) {
@@ -81,7 +81,7 @@ BOOST_AUTO_TEST_CASE(tiny_model_vocabulary_gives_the_independently_computed_ids)
     v->pre = pre == "gpt2" ? "gpt-2" : pre;
     auto t = make_tokenizer(std::move(*v));
     if (!t) BOOST_FAIL(t.error().message);
-    const json::value cases = json::parse(test::read_file(folder / ("tokenizer_" + pre + ".json")));
+    const json::value cases = json::parse(models::test::read_file(folder / ("tokenizer_" + pre + ".json")));
     BOOST_TEST(cases.as_array().size() > 10u);
     for (const auto& c : cases.as_array()) {
       const auto want = json::value_to<ids_t>(c.at("ids"));
@@ -95,11 +95,11 @@ BOOST_AUTO_TEST_CASE(tiny_model_vocabulary_gives_the_independently_computed_ids)
 }
 
 BOOST_AUTO_TEST_CASE(default_model_gives_the_reference_ids_for_prompts_and_chats) {
-  const auto model = test::default_model();
-  const auto golden = test::shared_file("golden/model_smol.json");
+  const auto model = models::test::default_model();
+  const auto golden = models::test::shared_file("golden/model_smol.json");
   if (!model || !golden) return;
   const auto t = open_tokenizer(*model);
-  const json::value g = json::parse(test::read_file(*golden));
+  const json::value g = json::parse(models::test::read_file(*golden));
   const auto check = [&](const json::value& text, const json::value& ids, bool special) {
     const auto want = json::value_to<ids_t>(ids);
     const ids_t got = encode(*t, text.as_string(), special);
@@ -110,15 +110,15 @@ BOOST_AUTO_TEST_CASE(default_model_gives_the_reference_ids_for_prompts_and_chats
 }
 
 BOOST_AUTO_TEST_CASE(default_model_gives_the_reference_ids_for_all_of_wikitext) {
-  const auto model = test::default_model();
-  const auto text_file = test::shared_file("data/wikitext2/wiki.test.raw");
+  const auto model = models::test::default_model();
+  const auto text_file = models::test::shared_file("data/wikitext2/wiki.test.raw");
   if (!model || !text_file) return;
   const auto t = open_tokenizer(*model);
-  const std::string text = test::read_file(*text_file);
+  const std::string text = models::test::read_file(*text_file);
   const ids_t ids = encode(*t, text, false);
   BOOST_TEST(ids.size() == 303415u);
   BOOST_TEST(
-      test::sha256(std::as_bytes(std::span(ids))) ==
+      models::test::sha256(std::as_bytes(std::span(ids))) ==
       "18e663b61dd00f49796c8a6ae498b7dbe009cac4a2eaf3c67fa7d81baf47d945");
   BOOST_TEST(detokenize(*t, ids) == text);
 }

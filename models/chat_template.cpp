@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// A model's chat template.
+#include "models/chat_template.hpp"
+
+namespace troupe::models {
+
+result<chat_template> chat_template::compile(std::string_view source) {
+  auto compiled = jinja::compiled_template::compile(source);
+  if (!compiled) return compiled.error();
+  return chat_template(std::move(*compiled));
+}
+
+result<jinja::rendered_text>
+chat_template::render(const chat_context& context, const jinja::limits& bounds) const {
+  jinja::heap names;
+  jinja::dict_object& variables = *names.make_dict();
+  const auto set = [&](std::string_view name, jinja::value v) {
+    variables.set(jinja::value::of(names.make_text(name)), v);
+  };
+  set("messages", context.messages);
+  if (!context.tools.is_undefined()) set("tools", context.tools);
+  set("add_generation_prompt", jinja::value::of(context.add_generation_prompt));
+  set("bos_token", jinja::value::of(names.make_text(context.bos_token)));
+  set("eos_token", jinja::value::of(names.make_text(context.eos_token)));
+  if (context.extra.is_dict()) {
+    for (const auto& [key, v] : context.extra.as_dict().entries) variables.set(key, v);
+  }
+  return template_.render(variables, context.now, bounds);
+}
+
+} // namespace troupe::models

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// The filters of each source file, for `find_filter`.
+#pragma once
+
+#include "models/jinja/ast.hpp"
+
+#include <span>
+#include <string_view>
+
+namespace troupe::models::jinja {
+
+struct filter_entry {
+  std::string_view name;
+  filter_function function;
+};
+
+std::span<const filter_entry> text_filters() noexcept;
+std::span<const filter_entry> sequence_filters() noexcept;
+
+} // namespace troupe::models::jinja

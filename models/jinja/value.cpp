@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+// Values of the template language and the heap that owns them.
+#include "models/jinja/value.hpp"
+
+#include "models/utf8.hpp"
+
+#include <cmath>
+
+namespace troupe::models::jinja {
+namespace {
+
+constexpr std::size_t indexed_from = 12; // a scan of fewer entries is as fast as a hash look-up
+constexpr int max_key_depth = 32;        // tuples inside tuples as keys
+
+bool keys_equal(const value& a, const value& b, int depth) noexcept {
+  if (a.is_number() && b.is_number()) {
+    if (a.is_integral() && b.is_integral()) return a.as_integer() == b.as_integer();
+    return a.as_real() == b.as_real();
+  }
+  if (a.type() != b.type()) return false;
+  if (a.is_text()) return a.as_text().bytes == b.as_text().bytes;
+  if (a.is_list() && depth < max_key_depth) {
+    const auto &x = a.as_list().items, &y = b.as_list().items;
+    if (x.size() != y.size()) return false;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      if (!keys_equal(x[i], y[i], depth + 1)) return false;
+    }
+    return true;
+  }
+  return a.is_same(b);
+}
+
+bool hashable(const value& v, int depth) noexcept {
+  switch (v.type()) {
+  case value_type::dict:
+  case value_type::space:
+    return false;
+  case value_type::list:
+    if (v.as_list().form == list_form::range) return true;
+    if (v.as_list().form != list_form::tuple || depth == max_key_depth) return false;
+    for (const value& item : v.as_list().items) {
+      if (!hashable(item, depth + 1)) return false;
+    }
+    return true;
+  default:
+    return true;
+  }
+}
+
+} // namespace
+
+bool value::is_same(const value& other) const noexcept {
+  if (type_ != other.type_) return false;
+  switch (type_) {
+  case value_type::undefined:
+  case value_type::none:
+    return true;
+  case value_type::boolean:
+  case value_type::integer:
+    return integer_ == other.integer_;
+  case value_type::real:
+    return real_ == other.real_;
+  default:
+    return text_ == other.text_; // the pointers of the union share their place
+  }
+}
+
+std::size_t value_hash::operator()(const value& v) const noexcept {
+  switch (v.type()) {
+  case value_type::boolean:
+  case value_type::integer:
+    return std::hash<std::int64_t>{}(v.as_integer());
+  case value_type::real: {
+    const double d = v.as_real();
+    // Equal numbers hash alike whatever their type.
+    if (d == std::floor(d) && std::abs(d) < 9e18)
+      return std::hash<std::int64_t>{}(static_cast<std::int64_t>(d));
+    return std::hash<double>{}(d);
+  }
+  case value_type::text:
+    return std::hash<std::string_view>{}(v.as_text().bytes);
+  case value_type::list:
+    return 31 + v.as_list().items.size();
+  default:
+    return static_cast<std::size_t>(v.type());
+  }
+}
+
+bool key_equal::operator()(const value& a, const value& b) const noexcept {
+  return keys_equal(a, b, 0);
+}
+
+bool is_hashable(const value& v) noexcept {
+  return hashable(v, 0);
+}
+
+const value* dict_object::find(const value& key) const {
+  if (!index_.empty()) {
+    const auto found = index_.find(key);
+    return found == index_.end() ? nullptr : &entries[found->second].second;
+  }
+  for (const auto& [k, v] : entries) {
+    if (keys_equal(k, key, 0)) return &v;
+  }
+  return nullptr;
+}
+
+const value* dict_object::find(std::string_view key) const {
+  if (!index_.empty()) {
+    text_object text;
+    text.bytes = key;
+    return find(value::of(&text));
+  }
+  for (const auto& [k, v] : entries) {
+    if (k.is_text() && k.as_text().bytes == key) return &v;
+  }
+  return nullptr;
+}
+
+void dict_object::set(const value& key, const value& v) {
+  if (const value* there = find(key)) {
+    *const_cast<value*>(there) = v;
+    return;
+  }
+  entries.emplace_back(key, v);
+  if (!index_.empty()) {
+    index_.emplace(key, entries.size() - 1);
+  } else if (entries.size() > indexed_from) {
+    reindex();
+  }
+}
+
+bool dict_object::erase(const value& key) {
+  for (auto at = entries.begin(); at != entries.end(); ++at) {
+    if (!keys_equal(at->first, key, 0)) continue;
+    entries.erase(at);
+    reindex();
+    return true;
+  }
+  return false;
+}
+
+void dict_object::reindex() {
+  index_.clear();
+  if (entries.size() <= indexed_from) return;
+  for (std::size_t i = 0; i < entries.size(); ++i) index_.emplace(entries[i].first, i);
+}
+
+void text_builder::mark(std::size_t begin, std::size_t end) {
+  if (begin == end) return;
+  if (!untrusted_.empty() && untrusted_.back().end == begin) {
+    untrusted_.back().end = end;
+  } else {
+    untrusted_.push_back({begin, end});
+  }
+}
+
+void text_builder::append(const text_object& t, std::size_t begin, std::size_t end) {
+  const std::size_t at = bytes_.size();
+  bytes_.append(t.bytes, begin, end - begin);
+  for (const text_span& span : t.untrusted) {
+    const std::size_t from = std::max(span.begin, begin), to = std::min(span.end, end);
+    if (from < to) mark(at + from - begin, at + to - begin);
+  }
+}
+
+void text_builder::append(std::string_view bytes, bool untrusted) {
+  const std::size_t at = bytes_.size();
+  bytes_ += bytes;
+  if (untrusted) mark(at, bytes_.size());
+}
+
+void heap::charge(std::size_t bytes) {
+  if (bytes > left_) throw template_failure("the template needs more memory than allowed");
+  left_ -= bytes;
+}
+
+const text_object* heap::make_text(std::string_view bytes, bool untrusted) {
+  text_builder built;
+  built.append(bytes, untrusted);
+  return make_text(std::move(built));
+}
+
+const text_object* heap::make_text(text_builder&& built, bool markup) {
+  charge(sizeof(text_object) + built.size() + built.untrusted().size() * sizeof(text_span));
+  text_object& t = texts_.emplace_back();
+  t.bytes = std::move(built.bytes());
+  t.untrusted = std::move(built.untrusted());
+  t.length = count_code_points(t.bytes);
+  t.markup = markup;
+  return &t;
+}
+
+list_object* heap::make_list(std::vector<value> items, list_form form) {
+  charge(sizeof(list_object) + items.size() * sizeof(value));
+  list_object& l = lists_.emplace_back();
+  l.items = std::move(items);
+  l.form = form;
+  return &l;
+}
+
+dict_object* heap::make_dict() {
+  charge(sizeof(dict_object));
+  return &dicts_.emplace_back();
+}
+
+space_object* heap::make_space() {
+  charge(sizeof(space_object));
+  return &spaces_.emplace_back();
+}
+
+} // namespace troupe::models::jinja

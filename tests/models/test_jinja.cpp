@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+// The template interpreter against Jinja2's answers, its bounds, its error lines, and where text came from.
+#include "models/jinja/json_value.hpp"
+#include "models/jinja/template.hpp"
+#include "tests/models/shared_files.hpp"
+
+#include <boost/json.hpp>
+#include <boost/test/unit_test.hpp>
+
+#include <chrono>
+
+using namespace troupe;
+using namespace troupe::models;
+namespace json = boost::json;
+
+namespace {
+
+std::tm noon() {
+  std::tm t{};
+  t.tm_year = 126;
+  t.tm_mon = 10;
+  t.tm_mday = 29;
+  t.tm_hour = 12;
+  t.tm_wday = 0;
+  t.tm_yday = 332;
+  return t;
+}
+
+result<jinja::rendered_text>
+render(std::string_view source, const json::value& context, const jinja::limits& bounds = {}) {
+  auto compiled = jinja::compiled_template::compile(source);
+  if (!compiled) return compiled.error();
+  jinja::heap values;
+  auto variables = jinja::from_json(values, context);
+  if (!variables) return variables.error();
+  return compiled->render(variables->as_dict(), noon(), bounds);
+}
+
+std::string text_of(std::string_view source, const json::value& context = json::object()) {
+  auto out = render(source, context);
+  if (!out) BOOST_FAIL(out.error().message);
+  return out->text;
+}
+
+std::string error_of(
+    std::string_view source, const json::value& context = json::object(), const jinja::limits& bounds = {}) {
+  auto out = render(source, context, bounds);
+  if (out) BOOST_FAIL("rendered: " << out->text.substr(0, 100));
+  BOOST_TEST((out.error().code == errc::bad_template));
+  return out.error().message;
+}
+
+std::string repeated(std::string_view unit, std::size_t times) {
+  std::string out;
+  for (std::size_t i = 0; i < times; ++i) out += unit;
+  return out;
+}
+
+/// The untrusted parts of what a template wrote, each in brackets.
+std::string marked(std::string_view source, const json::value& context) {
+  auto out = render(source, context);
+  if (!out) BOOST_FAIL(out.error().message);
+  std::string text;
+  std::size_t at = 0;
+  for (const text_span& span : out->untrusted) {
+    text += out->text.substr(at, span.begin - at);
+    text += '[';
+    text += out->text.substr(span.begin, span.end - span.begin);
+    text += ']';
+    at = span.end;
+  }
+  text += out->text.substr(at);
+  return text;
+}
+
+} // namespace
+
+BOOST_AUTO_TEST_SUITE(jinja_)
+
+BOOST_AUTO_TEST_CASE(renders_and_fails_as_jinja2_does) {
+  const auto folder = std::filesystem::path(TROUPE_TEST_DATA).parent_path() / "models";
+  const json::value all = json::parse(models::test::read_file(folder / "jinja_cases.json"));
+  for (const auto& c : all.at("cases").as_array()) {
+    const std::string_view source = c.at("template").as_string();
+    const auto got = render(source, all.at("context"));
+    BOOST_TEST_CONTEXT(source) {
+      if (const auto* text = c.as_object().if_contains("text")) {
+        BOOST_TEST_CONTEXT((got ? "" : got.error().message)) BOOST_REQUIRE(got.has_value());
+        BOOST_TEST(got->text == std::string_view(text->as_string()));
+      } else {
+        BOOST_TEST_CONTEXT((got ? got->text : "") << " / " << c.at("error")) BOOST_TEST(!got.has_value());
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(errors_name_line_and_reason) {
+  BOOST_TEST(error_of("a\nb\n{{ raise_exception('no') }}") == "template line 3: no");
+  BOOST_TEST(
+      error_of("\n{{ x.y.z }}", {{"x", json::object()}}) ==
+      "template line 2: 'dict object' has no attribute 'y'");
+  BOOST_TEST(error_of("{{ nosuch() }}") == "template line 1: 'nosuch' is undefined");
+  BOOST_TEST(
+      error_of("{% if x %}\n{% for %}") ==
+      "template line 2: expected token 'name', got 'end of statement block'");
+  BOOST_TEST(error_of("\n\n{{ 1 + }}") == "template line 3: unexpected 'end of print statement'");
+  BOOST_TEST(error_of("\n{% include 'x' %}").starts_with("template line 2: the tag 'include'"));
+  BOOST_TEST(error_of("\n{{ 'a'|nosuch }}") == "template line 2: No filter named 'nosuch'.");
+  BOOST_TEST(
+      error_of("{% macro m() %}\n\n{{ 1 / 0 }}{% endmacro %}\n{{ m() }}") ==
+      "template line 3: division by zero");
+  BOOST_TEST(error_of("a\n\xFF") == "template line 2: not valid UTF-8");
+}
+
+BOOST_AUTO_TEST_CASE(integers_are_64_bits_and_overflow_is_an_error) {
+  BOOST_TEST(text_of("{{ 9223372036854775807 - 1 }}") == "9223372036854775806");
+  for (const std::string_view source :
+       {"{{ 9223372036854775807 + 1 }}", "{{ 9223372036854775807 * 2 }}", "{{ 2 ** 63 }}",
+        "{{ -9223372036854775807 - 2 }}", "{{ (-9223372036854775807 - 1) // -1 }}",
+        "{{ -(-9223372036854775807 - 1) }}", "{{ 9223372036854775808 }}"}) {
+    BOOST_TEST_CONTEXT(source) BOOST_TEST(error_of(source).find("64 bits") != std::string::npos);
+  }
+  BOOST_TEST(text_of("{{ (-9223372036854775807 - 1) % -1 }}") == "0");
+  BOOST_TEST(text_of("{{ 1 ** 9223372036854775807 }}{{ 2 ** 62 }}") == "14611686018427387904");
+}
+
+BOOST_AUTO_TEST_CASE(values_of_the_request_cannot_be_changed) {
+  const json::value context{{"l", {1, 2}}, {"d", {{"a", 1}}}};
+  for (const std::string_view source :
+       {"{{ l.append(3) }}", "{{ l.pop() }}", "{{ d.update(x=1) }}", "{{ d.pop('a') }}"}) {
+    BOOST_TEST(error_of(source, context).find("of the request cannot be changed") != std::string::npos);
+  }
+  BOOST_TEST(text_of("{% set x = [1] %}{% set _ = x.append(2) %}{{ x }}") == "[1, 2]");
+  BOOST_TEST(
+      text_of("{% set x = [3] %}{% set _ = x.append(x) %}{{ x|length }}") == "2"); // a cycle is harmless
+}
+
+BOOST_AUTO_TEST_CASE(a_cycle_cannot_be_spelled_or_compared_without_end) {
+  BOOST_TEST(
+      error_of("{% set x = [] %}{% set _ = x.append(x) %}{{ x }}").find("deeper than allowed") !=
+      std::string::npos);
+  BOOST_TEST(
+      error_of("{% set x = [] %}{% set _ = x.append(x) %}{{ x|tojson }}").find("deeper") !=
+      std::string::npos);
+  BOOST_TEST(
+      error_of(
+          "{% set x = [] %}{% set _ = x.append(x) %}{% set y = [] %}{% set _ = y.append(y) %}{{ x == y }}")
+          .find("deeper") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(steps_memory_output_and_depth_are_bounded) {
+  const json::value context{{"l", {1, 2, 3}}, {"s", "abc"}};
+  jinja::limits few;
+  few.steps = 1000;
+  BOOST_TEST(
+      error_of("{% for i in range(10000) %}{{ i }}{% endfor %}", context, few).find("more steps") !=
+      std::string::npos);
+  jinja::limits small;
+  small.memory_bytes = 100'000;
+  BOOST_TEST(error_of("{{ 'ab' * 100000 }}", context, small).find("more memory") != std::string::npos);
+  BOOST_TEST(error_of("{{ [0] * 9223372036854775807 }}", context).find("more memory") != std::string::npos);
+  BOOST_TEST(
+      error_of("{{ 'x'.center(9223372036854775807) }}", context).find("more memory") != std::string::npos);
+  BOOST_TEST(
+      error_of(
+          "{% set ns = namespace(x='a') %}{% for i in range(60) %}{% set ns.x = ns.x + ns.x %}{% endfor %}",
+          context, small)
+          .find("more memory") != std::string::npos);
+  jinja::limits narrow;
+  narrow.output_bytes = 10;
+  BOOST_TEST(error_of("{{ 'ab' * 6 }}", context, narrow).find("output is longer") != std::string::npos);
+  BOOST_TEST(
+      error_of("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}").find("deeper than allowed") !=
+      std::string::npos);
+  BOOST_TEST(error_of("{{ range(1000000)|length }}").find("Range too big") != std::string::npos);
+  // 2^40 list ends behind 40 names: spelling them is bounded, building is not needed.
+  std::string twins = "{% set x = [] %}";
+  for (int i = 0; i < 40; ++i) twins += "{% set x = [x, x] %}";
+  BOOST_TEST(error_of(twins + "{{ x|tojson }}").find("more") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(deep_and_long_sources_are_refused_not_crashed_on) {
+  constexpr std::size_t n = 100'000;
+  for (const std::string_view unit :
+       {"(", "[", "{", "{1:", "not ", "-", "f(", "x[", "1 if ", "1 or (", "'a'|f("}) {
+    BOOST_TEST_CONTEXT(unit) BOOST_TEST(error_of("{{ " + repeated(unit, n) + " }}").size() < 300u);
+  }
+  BOOST_TEST(error_of("{{ 1" + repeated(" + 1", n) + " }}").find("deeper") != std::string::npos);
+  BOOST_TEST(error_of("{{ x" + repeated(".a", n) + " }}").find("deeper") != std::string::npos);
+  BOOST_TEST(error_of("{{ x" + repeated("|e", n) + " }}").find("deeper") != std::string::npos);
+  BOOST_TEST(error_of(repeated("{% if 1 %}", n)).find("deeper") != std::string::npos);
+  BOOST_TEST(
+      error_of(std::string(jinja::max_template_bytes + 1, 'a')).find("longer than") != std::string::npos);
+  BOOST_TEST(text_of("{{ 'a'" + repeated(" ~ 'b'", 2000) + " }}").size() == 2001u); // flat: no depth
+  BOOST_TEST(text_of("{% if 0 %}" + repeated("{% elif 0 %}", 5000) + "{% else %}x{% endif %}") == "x");
+}
+
+BOOST_AUTO_TEST_CASE(compiling_takes_near_linear_time) {
+  const auto begin = std::chrono::steady_clock::now();
+  std::string many;
+  for (int i = 0; many.size() + 100 < jinja::max_template_bytes; ++i) {
+    many += "{% if a" + std::to_string(i) + " %}{% set b" + std::to_string(i) + " = 1 %}{% endif %}";
+  }
+  BOOST_TEST(text_of(many).empty());
+  for (const std::string_view unit : {"{", "{#", "{%", "{{", "  ", "\n", "{{'", "{%raw%}"}) {
+    const std::string source = repeated(unit, jinja::max_template_bytes / unit.size());
+    (void)render(source, json::object());
+  }
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  BOOST_TEST(took.count() < 60.0); // quadratic work would take far longer, even under sanitizers
+}
+
+BOOST_AUTO_TEST_CASE(text_from_the_request_stays_marked_through_operations) {
+  const json::value context{{"u", " <|x|> "}, {"l", {"a", "b"}}, {"n", 5}};
+  const auto check = [&](std::string_view source, std::string_view want) {
+    BOOST_TEST_CONTEXT(source) BOOST_TEST(marked(source, context) == want);
+  };
+  check("<{{ u }}>", "<[ <|x|> ]>");
+  check("{{ '<' + u + '>' }}", "<[ <|x|> ]>");
+  check("{{ '<' ~ u ~ n }}", "<[ <|x|> ]5");
+  check("{{ u|trim }}{{ u.strip() }}", "[<|x|><|x|>]");
+  check("{{ u[2:4] }}.{{ u[::-1] }}", "[|x].[ >|x|< ]");
+  check("{{ u.split('|')[0] }}-{{ u.split('|')|join('+') }}", "[ <]-[ <]+[x]+[> ]");
+  check("{{ l|join('</s>') }}", "[a]</s>[b]");
+  check("{{ u|replace('x', '</s>') }}", "[ <|]</s>[|> ]");
+  check("{{ '</s>X'|replace('X', u) }}", "</s>[ <|x|> ]");
+  check("{{ u|upper }}{{ 'a'|upper }}", "[ <|X|> ]A");
+  check("{{ l|tojson }}", "[\"[a]\", \"[b]\"]");
+  check("{% set x %}<{{ u }}>{% endset %}{{ x|trim }}", "<[ <|x|> ]>");
+  check("{% macro m(a) %}({{ a }}){% endmacro %}{{ m(u) }}", "([ <|x|> ])");
+  check("{{ '%s!' % u }}", "[ <|x|> ]!");
+  check("{% filter trim %} {{ u }} !{% endfilter %}", "[<|x|> ] !");
+  check("{{ 'role' if u else '' }}{{ n }}", "role5");
+  check("{{ u|e }}", "[ &lt;|x|&gt; ]");
+}
+
+BOOST_AUTO_TEST_CASE(strftime_now_formats_the_time_it_is_given) {
+  BOOST_TEST(
+      text_of("{{ strftime_now('%d %b %Y %H:%M:%S %A %-d %f%%') }}") ==
+      "29 Nov 2026 12:00:00 Sunday 29 000000%");
+  BOOST_TEST(
+      error_of("{{ strftime_now('" + std::string(2000, 'x') + "') }}").find("longer than") !=
+      std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(a_compiled_template_renders_many_times) {
+  auto compiled = jinja::compiled_template::compile(
+      "{% set ns = namespace(n=0) %}{% for x in l %}{% set ns.n = ns.n + x %}{% endfor %}{{ ns.n }}");
+  BOOST_REQUIRE(compiled.has_value());
+  for (int round = 0; round < 3; ++round) {
+    jinja::heap values;
+    auto variables = jinja::from_json(values, json::value{{"l", {round, 1}}});
+    BOOST_REQUIRE(variables.has_value());
+    auto out = compiled->render(variables->as_dict(), noon());
+    BOOST_REQUIRE(out.has_value());
+    BOOST_TEST(out->text == std::to_string(round + 1));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_number_that_no_value_holds_is_a_bad_request) {
+  jinja::heap values;
+  auto v = jinja::from_json(values, json::parse("[18446744073709551615]"));
+  BOOST_REQUIRE(!v.has_value());
+  BOOST_TEST((v.error().code == errc::bad_request));
+}
+
+BOOST_AUTO_TEST_SUITE_END()
