@@ -38,14 +38,14 @@ struct settings {
     std::uint32_t port = 8080;  // 0: any free one
     std::int32_t tcp_port = -1; // 0: any free one; -1: no raw TCP door
     std::uint32_t max_connections = 1024;
-    std::uint32_t max_requests_per_connection = 32;
+    std::uint32_t max_requests_per_connection = 256;
     std::uint64_t uri_bytes = 2048;
     std::uint64_t header_bytes = 8192;
     std::uint32_t header_fields = 64;
     std::uint64_t body_bytes = 1U << 20;
     std::uint64_t message_bytes = 1U << 20;
     std::uint32_t message_fragments = 128;
-    std::uint64_t unsent_bytes = 256U << 10;
+    std::uint64_t unsent_bytes = 64U << 10;
     std::uint32_t header_timeout_ms = 10'000;
     std::uint32_t body_timeout_ms = 30'000;
     std::uint32_t idle_timeout_ms = 300'000;

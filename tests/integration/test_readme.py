@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs what README.md shows, from its text.
+
+A fenced block is marked by the comment before it: `<!-- ci: run -->` is run, `<!-- ci: run PACKAGE -->` only where that
+Python package is installed, `<!-- ci: server -->` is started, used by the blocks after it and drained at the end,
+`<!-- ci: example FILE -->` is that file, built by Meson and run here. Only the two set-up commands are not run.
+The default model is used where it is, else the tiny one in its place.
+"""
+import importlib.util
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+from program import BINARY, ROOT, TINY
+
+README = ROOT / "README.md"
+BLOCK = re.compile(r"(?:<!-- ci: ([^>]*?) -->\n)?```(\w+)\n(.*?)```", re.DOTALL)
+MODEL = "smollm2-135m-instruct-q4_1.gguf"
+LIMIT_S = 120
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return str(probe.getsockname()[1])
+
+
+class Readme(unittest.TestCase):
+
+    @classmethod
+    def setUpClass(cls):
+        cls.blocks = [(mark or "", language, text) for mark, language, text in BLOCK.findall(README.read_text("utf-8"))]
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        models = pathlib.Path(folder.name) / "troupe" / "models"
+        models.mkdir(parents=True)
+        real = pathlib.Path(os.environ.get("TROUPE_TEST_MODEL") or
+                            pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "troupe" /
+                            "models" / MODEL)
+        self.model = models / MODEL
+        self.model.symlink_to(real if real.is_file() else TINY)
+        self.env = {**os.environ, "XDG_CACHE_HOME": folder.name, "PYTHONDONTWRITEBYTECODE": "1"}
+        self.ports = {"8080": free_port(), "8081": free_port()}
+        self.server = None
+        self.addCleanup(self.kill)
+
+    def kill(self):
+        if self.server and self.server.poll() is None:
+            self.server.kill()
+            self.server.wait()
+
+    def placed(self, text):
+        """The text with this build's program and free ports."""
+        text = text.replace("build/release/troupe", BINARY)
+        for shown, free in self.ports.items():
+            text = re.sub(rf"\b{shown}\b", free, text)
+        return text
+
+    def run_block(self, language, text):
+        interpreter = {"bash": ["bash", "-euo", "pipefail", "-c"], "python": [sys.executable, "-c"]}[language]
+        done = subprocess.run([*interpreter, self.placed(text)], cwd=ROOT, env=self.env, stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, timeout=LIMIT_S, check=False)
+        self.assertEqual(done.returncode, 0, f"{text}\n{done.stdout}\n{done.stderr}")
+        self.assertGreater(len(done.stdout.strip()), 0, f"no output of:\n{text}")
+        return done.stdout
+
+    def start_server(self, text):
+        log = tempfile.TemporaryFile("w+")
+        self.addCleanup(log.close)
+        self.server = subprocess.Popen(["bash", "-c", "exec " + self.placed(text).strip()], cwd=ROOT, env=self.env,
+                                       stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
+        deadline = time.monotonic() + LIMIT_S
+        while time.monotonic() < deadline and self.server.poll() is None:
+            log.seek(0)
+            if re.search(r"^ready\b", log.read(), re.MULTILINE):
+                return
+            time.sleep(0.05)
+        log.seek(0)
+        self.fail("the server did not become ready:\n" + log.read())
+
+    def run_example(self, file, text):
+        source = (ROOT / file).read_text("utf-8")
+        self.assertEqual(source.split("\n", 1)[1], text, f"README.md and {file} differ")
+        done = subprocess.run([os.environ["TROUPE_EMBED_EXAMPLE"], str(self.model)], capture_output=True, text=True,
+                              timeout=LIMIT_S, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertGreater(len(done.stdout.strip()), 0)
+
+    def test_every_block_but_the_set_up_is_marked(self):
+        unmarked = [text for mark, _, text in self.blocks if not mark]
+        self.assertEqual(len(unmarked), 1, unmarked)
+        self.assertIn("./quickstart", unmarked[0])
+        self.assertIn("./check", unmarked[0])
+
+    def test_it_is_at_most_150_lines(self):
+        self.assertLessEqual(len(README.read_text("utf-8").splitlines()), 150)
+
+    def test_every_link_leads_to_a_file(self):
+        for target in re.findall(r"\]\(([^)#]+)", BLOCK.sub("", README.read_text("utf-8"))):
+            if "://" not in target:
+                self.assertTrue((ROOT / target).exists(), target)
+
+    def test_what_it_shows_works_from_top_to_bottom(self):
+        ran = 0
+        for mark, language, text in self.blocks:
+            kind, _, detail = mark.partition(" ")
+            if kind == "run" and (not detail or importlib.util.find_spec(detail)):
+                self.run_block(language, text)
+                ran += 1
+            elif kind == "run":
+                print(f"left out: the block that needs the Python package {detail}")
+            elif kind == "server":
+                self.start_server(text)
+            elif kind == "example":
+                self.run_example(detail, text)
+                ran += 1
+        self.assertGreaterEqual(ran, 5)
+        self.server.send_signal(signal.SIGTERM)
+        self.assertEqual(self.server.wait(LIMIT_S), 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
