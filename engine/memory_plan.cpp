@@ -11,6 +11,7 @@
 namespace troupe::detail {
 namespace {
 
+constexpr std::uint32_t usual_positions = 1024; // of one sequence, when the cache's size is left open
 constexpr std::uint64_t no_limit = std::numeric_limits<std::uint64_t>::max();
 
 std::uint64_t read_number(const char* path) {
@@ -60,7 +61,9 @@ result<memory_plan> plan_memory(const memory_demand& demand, std::uint64_t avail
   std::uint64_t kv = demand.kv_memory;
   if (kv == 0) {
     const std::uint64_t left = available > fixed ? available - fixed : 0;
-    kv = std::max(one_sequence, std::min(left / 2, one_sequence * demand.max_batch));
+    const std::uint64_t usual_blocks =
+        std::min(blocks_per_sequence, div_up<std::uint64_t>(usual_positions, demand.kv_block_tokens));
+    kv = std::max(one_sequence, std::min(left / 2, usual_blocks * demand.kv_block * demand.max_batch));
   }
   const std::uint64_t blocks =
       std::min<std::uint64_t>(kv / demand.kv_block, std::numeric_limits<std::uint32_t>::max());

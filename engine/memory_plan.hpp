@@ -25,8 +25,9 @@ struct memory_demand {
 /// group leaves.
 std::uint64_t available_memory();
 
-/// Chosen KV: enough for max_batch sequences of full context, at most half of what is left, at least one
-/// sequence. Errors: no_memory, saying by how much it does not fit and what to change.
+/// Chosen KV: max_batch sequences of 1024 positions (or the context, if that is shorter), at most half of
+/// what is left, at least one sequence of full context.
+/// Errors: no_memory, saying by how much it does not fit and what to change.
 result<memory_plan> plan_memory(const memory_demand& demand, std::uint64_t available);
 
 /// The plan as lines a person can read.

@@ -33,6 +33,16 @@ BOOST_AUTO_TEST_CASE(ample_memory_gives_every_sequence_its_full_context) {
   BOOST_TEST(plan->total() == (100 + 10 + 5 + 32) * mib);
 }
 
+BOOST_AUTO_TEST_CASE(a_long_context_does_not_swallow_the_memory_but_one_sequence_fits) {
+  memory_demand d = small_model();
+  d.context = 16'384; // 512 blocks
+  const auto plan = detail::plan_memory(d, 10'000 * mib);
+  BOOST_REQUIRE(plan.has_value());
+  BOOST_TEST(plan->kv_blocks == 512U); // 8 sequences of 32 blocks are fewer
+  d.max_batch = 100;
+  BOOST_TEST(detail::plan_memory(d, 10'000 * mib)->kv_blocks == 3200U);
+}
+
 BOOST_AUTO_TEST_CASE(scarce_memory_gives_the_cache_half_of_what_is_left) {
   const auto plan = detail::plan_memory(small_model(), 135 * mib);
   BOOST_REQUIRE(plan.has_value());
