@@ -2,6 +2,9 @@
 // Fuzzes whole doors: the input is a script of bytes from a client, events from the engine, time and slow
 // reading. Whatever it says: one read per request at a time, no event after the end, every submit answered or
 // dropped, output within bounds, and nothing after the connection has ended.
+
+// covers: server/http_protocol.cpp server/line_protocol.cpp server/websocket_protocol.cpp
+// covers: server/object_protocol.cpp server/session_core.cpp
 #include "server/http_protocol.hpp"
 #include "server/line_protocol.hpp"
 #include "server/websocket_protocol.hpp"

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fuzzes the GGUF reader: any bytes, then every getter on every key and every byte of every tensor.
+// Fuzzes the GGUF reader: any bytes, then every getter on every key, every byte of every tensor, and the
+// readers of the model's shape and vocabulary.
+
+// covers: models/gguf_*.cpp models/model_config.cpp models/vocabulary_gguf.cpp
 #include "models/gguf_file.hpp"
+#include "models/model_config.hpp"
+#include "models/vocabulary_gguf.hpp"
 #include "models/weights.hpp"
 
 #include <cstdlib>
@@ -59,6 +64,17 @@ void read_tensors(const gguf_file& file) {
   if (total > file.file_bytes()) std::abort();
 }
 
+void read_model(const gguf_file& file) {
+  if (const auto config = read_model_config(file)) {
+    if (config->heads % config->kv_heads != 0 || config->rope_dims > config->head_dim) std::abort();
+    sum += rope_inverse_frequencies(*config, {}).size();
+  }
+  if (const auto words = read_vocabulary(file))
+    for (const auto& id : {words->bos, words->eos, words->eot, words->eom, words->unknown, words->padding})
+      if (id && static_cast<std::size_t>(*id) >= words->tokens.size()) std::abort();
+  if (const auto text = read_chat_template(file)) sum += text->value_or("").size();
+}
+
 } // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -70,5 +86,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (file->get<std::uint32_t>("no such key").has_value()) std::abort();
   read_metadata(*file);
   read_tensors(*file);
+  read_model(*file);
   return 0;
 }

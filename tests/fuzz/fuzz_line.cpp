@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fuzzes the line decoder of the raw TCP door: the same lines however the bytes are split, never beyond the
 // bound.
+
+// covers: server/line_codec.cpp
 #include "server/line_codec.hpp"
+#include "tests/fuzz/splits.hpp"
 
 #include <cstdint>
 #include <cstdlib>
@@ -26,9 +29,6 @@ std::string run(std::string_view bytes, std::size_t step) {
 } // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  if (size == 0) return 0;
-  const std::string_view bytes(reinterpret_cast<const char*>(data), size);
-  const std::string whole = run(bytes, size);
-  if (run(bytes, 1) != whole || run(bytes, 1 + data[0] % 17) != whole) std::abort();
+  troupe::test::require_same_however_split(data, size, run);
   return 0;
 }

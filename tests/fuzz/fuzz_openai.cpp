@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fuzzes the readers of OpenAI bodies and of the WebSocket and TCP objects; what is accepted must keep its
 // bounds.
+
+// covers: server/openai_json.cpp server/bounded_json.cpp server/wire_objects.cpp
 #include "server/openai_answers.hpp"
 #include "server/websocket_codec.hpp"
 #include "server/wire_objects.hpp"

@@ -38,7 +38,39 @@ SCALARS = [scalar(f"s{kind}", kind, 1) for kind in FORMAT] + [scalar("text", STR
 ARRAYS = [array(f"a{kind}", kind, [0, 1]) for kind in FORMAT] + [array("tokens", STRING, ["<s>", "", "ab"]), array("none", U32, [])]
 VECTORS = [tensor("f32", [4], 0, 0), tensor("f16", [4], 1, 32), tensor("bf16", [4], 30, 64), tensor("q8", [32, 2], 8, 96)]
 DATA = bytes(range(164))
+SHAPE = {"block_count": 2, "embedding_length": 8, "feed_forward_length": 16, "context_length": 64, "attention.head_count": 4, "attention.head_count_kv": 2,
+         "attention.key_length": 4, "attention.value_length": 4, "rope.dimension_count": 4, "vocab_size": 3}
+REALS = {"attention.layer_norm_rms_epsilon": 1e-5, "rope.freq_base": 1e4, "rope.scaling.factor": 2.0}
+
+
+def llama(scaling="linear", **changed) -> list[bytes]:
+    """The keys of a model's shape; in the name of a changed one "__" stands for "."."""
+    numbers = SHAPE | {key.replace("__", "."): value for key, value in changed.items()}
+    return ([scalar("general.architecture", STRING, "llama"), scalar("general.name", STRING, "tiny")] + [scalar("llama." + k, U32, v) for k, v in numbers.items()]
+            + [scalar("llama." + k, F32, v) for k, v in REALS.items()] + [scalar("llama.rope.scaling.type", STRING, scaling)])
+
+
+def words(model="gpt2", pre="llama-bpe", types=(3, 1, 1), bos=0) -> list[bytes]:
+    key = "tokenizer.ggml."
+    return [scalar(key + "model", STRING, model), scalar(key + "pre", STRING, pre), array(key + "tokens", STRING, ["<s>", "a", "b"]),
+            array(key + "merges", STRING, ["a b"]), array(key + "scores", F32, [0, 1, 2]), array(key + "token_type", I32, types), scalar(key + "bos_token_id", U32, bos),
+            scalar(key + "eos_token_id", U32, 2**32 - 1), scalar(key + "add_bos_token", BOOL, 1), scalar("tokenizer.chat_template", STRING, "{{ bos_token }}")]
+
+
+EMBEDDING = [tensor("token_embd.weight", [8, 3], 0, 0)]
 SEEDS = {
+    "llama": file(llama() + words(), EMBEDDING, bytes(96)),
+    "llama_untied": file(llama("none") + words("llama", types=(1, 1)), EMBEDDING + [tensor("output.weight", [8, 3], 0, 96)], bytes(192)),
+    "llama_yarn": file(llama("yarn") + words(types=(9, 1, 1)), EMBEDDING, bytes(96)),
+    "llama_no_table": file(llama() + words(bos=3)),
+    "llama_heads": file(llama(attention__head_count_kv=3), EMBEDDING, bytes(96)),
+    "llama_layers": file(llama(block_count=0), EMBEDDING, bytes(96)),
+    "llama_lengths": file(llama(attention__value_length=2), EMBEDDING, bytes(96)),
+    "llama_rope": file(llama(rope__dimension_count=3), EMBEDDING, bytes(96)),
+    "llama_words": file(llama(vocab_size=4), EMBEDDING, bytes(96)),
+    "llama_rows": file(llama(embedding_length=4), EMBEDDING, bytes(96)),
+    "llama_experts": file(llama(expert_count=8), EMBEDDING, bytes(96)),
+    "other_architecture": file([scalar("general.architecture", STRING, "gpt2")]),
     "empty_file": file(),
     "version2": file([scalar("general.architecture", STRING, "llama")], version=2),
     "version1": file(version=1),
