@@ -35,6 +35,7 @@ class pooled_backend final : public cpu_backend {
           "KV blocks must hold 32 positions, not " + std::to_string(layout.block_tokens),
           {},
           0};
+    if (blocks == 0) return error{errc::no_memory, "a KV pool needs at least one block", {}, 0};
     const auto bytes = checked_mul(layout.bytes_per_block(), std::uint64_t{blocks});
     if (!bytes) return error{errc::no_memory, "the KV pool exceeds the address space", {}, 0};
     auto memory = aligned_buffer::allocate(*bytes);

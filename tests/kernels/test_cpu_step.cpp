@@ -283,6 +283,20 @@ BOOST_AUTO_TEST_CASE(a_step_without_outputs_fills_the_cache) {
   BOOST_TEST(same_bits(run(*machine, program, std::move(last)).rows[0].logits, expected));
 }
 
+BOOST_AUTO_TEST_CASE(a_pool_that_cannot_be_is_refused) {
+  const auto program = random_model();
+  const auto machine = backend_for(*program, best_isa());
+  auto layout = program->kv;
+  BOOST_TEST((machine->create_pool(layout, 0).error().code == errc::no_memory));
+  layout.layers = 1U << 20;
+  layout.head_dim = 1U << 12;
+  layout.kv_heads = 1U << 10;
+  BOOST_TEST((machine->create_pool(layout, UINT32_MAX).error().code == errc::no_memory));
+  layout = program->kv;
+  layout.block_tokens = 16;
+  BOOST_TEST((machine->create_pool(layout, 8).error().code == errc::unsupported));
+}
+
 BOOST_AUTO_TEST_CASE(a_step_that_breaks_the_contract_fails_with_a_reason) {
   const auto program = random_model();
   const auto machine = backend_for(*program, best_isa(), 1, 8);
