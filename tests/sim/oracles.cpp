@@ -197,6 +197,7 @@ void simulation::check_plan(const actors::run_step& step) {
   require(!step.entries.empty(), "an empty step was launched");
   require(step.entries.size() <= o.max_batch, "more sequences in a step than max_batch");
   ++steps_launched_;
+  launched_ = true;
   for (std::size_t i = 0; i < step.entries.size(); ++i) {
     const auto& e = step.entries[i];
     auto& p = of(e.id);
@@ -270,6 +271,7 @@ void simulation::check_scheduler(std::string_view message) {
   std::uint64_t held = 0, waiting = 0;
   for (const auto& v : now_seen) {
     held += v.held;
+    require(!(v.closing && v.seated), "an ended request keeps its seat", v.id.number);
     waiting += !v.seated && !v.closing;
     const auto aged =
         v.arrival.time_since_epoch() + o.ageing_quantum * std::int64_t{of(v.id).script->priority};
@@ -289,7 +291,34 @@ void simulation::check_scheduler(std::string_view message) {
   }
   check_seating(now_seen);
   check_preemptions(now_seen, message);
+  if (launched_) check_turns(now_seen);
+  launched_ = false;
   seen_ = std::move(now_seen);
+}
+
+/// Of those that hold blocks, every decode row comes round, and some prompt gets on, however full the steps
+/// are. Steps with a shortage or with a suspect alone do not count.
+void simulation::check_turns(const std::vector<actors::scheduler_core::view>& now_seen) {
+  const bool suspects = std::any_of(
+      participants_.begin(), participants_.end(), [](const auto& p) { return p.failed_in_a_row > 0; });
+  const bool disturbed = std::exchange(shortage_, false) || suspects;
+  bool prompt_waits = false, prompt_runs = false;
+  for (const auto& v : now_seen) {
+    auto& p = of(v.id);
+    const bool in_step =
+        std::find(running_requests_.begin(), running_requests_.end(), v.id) != running_requests_.end();
+    if (in_step || disturbed || v.paused || v.closing || v.held == 0) p.passed_over = 0;
+    const bool decodes = v.computed + 1 == p.script->prompt.size() + v.generated;
+    if (!decodes && in_step) prompt_runs = true;
+    if (v.paused || v.closing || v.held == 0 || in_step || disturbed) continue;
+    if (decodes)
+      require(
+          ++p.passed_over <= 2 * now_seen.size() + 8, "a decode row is passed over for ever", v.id.number);
+    else
+      prompt_waits = true;
+  }
+  prompts_starved_ = prompt_waits && !prompt_runs ? prompts_starved_ + 1 : 0;
+  require(prompts_starved_ <= now_seen.size() + 4, "prompts starve beside decode rows");
 }
 
 /// Nobody takes a seat past one of better rank who waits for one.
@@ -307,6 +336,11 @@ void simulation::check_seating(const std::vector<actors::scheduler_core::view>& 
           "seated past a waiting request of better rank", v.id.number);
     require(
         scheduler_.active_seats() <= scenario_.options.max_batch, "more seats than max_batch", v.id.number);
+    const auto seats =
+        std::count_if(now_seen.begin(), now_seen.end(), [](const auto& w) { return w.seated; });
+    require(
+        seats == 1 || scheduler_.kv_use() <= scenario_.options.kv_high_watermark + 1e-9,
+        "seated although the KV forecast does not fit", v.id.number);
   }
 }
 

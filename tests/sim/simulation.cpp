@@ -158,7 +158,11 @@ void simulation::to_scheduler(party, Message&& m) {
   if constexpr (std::is_same_v<message, actors::stream_paused>) of(m.id).scheduler_paused = true;
   if constexpr (std::is_same_v<message, actors::stream_resumed>) of(m.id).scheduler_paused = false;
   if constexpr (std::is_same_v<message, actors::step_failed>)
-    for (const auto id : running_requests_) ++of(id).failed_steps;
+    for (const auto id : running_requests_) {
+      ++of(id).failed_steps;
+      require(++of(id).failed_in_a_row <= 2, "tried again after two failed steps", id.number);
+    }
+  if constexpr (std::is_same_v<message, actors::blocks_reserved>) shortage_ |= !m.shortages.empty();
   if constexpr (std::is_same_v<message, actors::blocks_reserved>)
     for (const auto& g : m.grants)
       for (const auto b : g.blocks) backend_.spoil(b, chance_());
@@ -176,6 +180,7 @@ void simulation::carry_out_scheduler() {
           if constexpr (std::is_same_v<effect_type, refused>) check_refusal(e);
           if constexpr (std::is_same_v<effect_type, sequence_finished>) check_finish(e);
           if constexpr (std::is_same_v<effect_type, started>) of(e.id).started = true;
+          if constexpr (std::is_same_v<effect_type, token_ready>) of(e.id).failed_in_a_row = 0;
           if constexpr (std::is_same_v<effect_type, run_step> || std::is_same_v<effect_type, reserve_blocks>)
             if (e.step_seq != plan_seq_) {
               plan_seq_ = e.step_seq;

@@ -74,9 +74,10 @@ class simulation {
     std::uint32_t events = 0, read = 0, read_told = 0;
     std::optional<actors::sequence_finished> finished; ///< as the scheduler sent it
     bool started = false, scheduler_paused = false, paused_at_plan = false;
-    std::uint32_t failed_steps = 0;
+    std::uint32_t failed_steps = 0, failed_in_a_row = 0; ///< the second since its last token
     std::uint64_t last_in_step = 0;
-    std::uint64_t version = 0; ///< of its alarm
+    std::size_t passed_over = 0; ///< steps in a row without its decode row
+    std::uint64_t version = 0;   ///< of its alarm
   };
 
   // simulation.cpp: time, mail, cores
@@ -124,6 +125,7 @@ class simulation {
   void check_scheduler(std::string_view message);
   void check_seating(const std::vector<actors::scheduler_core::view>& now_seen);
   void check_preemptions(const std::vector<actors::scheduler_core::view>& now_seen, std::string_view message);
+  void check_turns(const std::vector<actors::scheduler_core::view>& now_seen);
   void check_bounds();
   void check_not_stalled();
   void check_end();
@@ -156,6 +158,8 @@ class simulation {
   time_point scheduler_alarm_at_ = time_point::max();
   std::uint64_t plan_seq_ = 0; ///< the newest step the scheduler planned
   std::uint64_t steps_launched_ = 0;
+  std::size_t prompts_starved_ = 0;          ///< steps in a row without a prompt's row though one waits
+  bool launched_ = false, shortage_ = false; ///< in this turn; since the last launch
   bool ready_sent_ = false, draining_ = false, cut_ = false, drained_ = false, open_ = false;
   bool allocation_failed_ = false;
   bool door_was_full_ = false, door_was_shedding_ = false, door_queue_full_ = false;

@@ -1,0 +1,384 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actors/request_core.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <functional>
+
+using namespace troupe;
+using namespace troupe::actors;
+using std::chrono::milliseconds;
+
+namespace {
+
+const request_id id{1, 1, 42};
+
+/// Token t is the letter of number t; "z" is held back by one token, as half a character would be; token 99
+/// stops.
+class letters final : public token_text {
+ public:
+  piece push(std::int32_t token) override {
+    if (token == 99) return {"", true};
+    std::string out = std::exchange(held_, {});
+    const char c = static_cast<char>('a' + token);
+    if (c == 'z')
+      held_ = std::string(1, 'z');
+    else
+      out += c;
+    return {out, false};
+  }
+  std::string flush() override { return std::exchange(held_, {}); }
+  std::string_view bytes_of(std::int32_t) const override { return "*"; }
+
+ private:
+  std::string held_;
+};
+
+struct client {
+  explicit client(request_options o = {}) : core(with_id(std::move(o)), std::make_unique<letters>()) {
+    begin();
+  }
+  static request_options with_id(request_options o) {
+    o.id = id;
+    o.model = std::string("m");
+    return o;
+  }
+  template<class Message>
+  void tell(Message m) {
+    if constexpr (std::is_same_v<Message, alarm_rang>) alarm = time_point::max();
+    request_effects out;
+    core.on(std::move(m), now, out);
+    take(out);
+  }
+  void admit() {
+    tell(admitted{id});
+    tell(prompt_ready{
+        id, std::make_shared<const std::vector<std::int32_t>>(std::vector<std::int32_t>{1, 2, 3})});
+    tell(enqueued{id});
+  }
+  void token(std::int32_t t, bool ends = false) {
+    token_ready m;
+    m.id = id;
+    m.token = t;
+    m.ends = ends;
+    m.top = {{7, -1.0F}};
+    tell(std::move(m));
+  }
+  void finished(finish_reason r, std::uint32_t tokens) {
+    tell(sequence_finished{id, r, std::nullopt, 3, tokens});
+  }
+  void broke(errc code) { tell(sequence_finished{id, {}, error{code, "why", {}, 0}, 3, 0}); }
+
+  template<class T>
+  std::size_t count() const {
+    std::size_t n = 0;
+    for (const auto& e : effects) n += std::holds_alternative<T>(e);
+    return n;
+  }
+  std::vector<stream_event> events() const {
+    std::vector<stream_event> all;
+    for (const auto& e : effects)
+      if (const auto* x = std::get_if<emit_event>(&e)) all.push_back(x->event);
+    return all;
+  }
+  std::string text() const {
+    std::string all;
+    for (const auto& e : events())
+      if (const auto* t = std::get_if<token_event>(&e)) all += t->text;
+    return all;
+  }
+  const done_event* done() const { return over() ? std::get_if<done_event>(&last) : nullptr; }
+  errc failure() const { return std::get<failed_event>(last).why.code; }
+  bool over() const { return core.over(); }
+
+  time_point now{std::chrono::seconds(1)};
+  request_core core;
+  request_effects effects;
+  stream_event last;
+  time_point alarm = time_point::max();
+
+ private:
+  void begin() {
+    request_effects out;
+    core.begin(now, out);
+    take(out);
+  }
+  void take(request_effects& out) {
+    for (auto& e : out) {
+      if (const auto* x = std::get_if<emit_event>(&e)) last = x->event;
+      if (const auto* a = std::get_if<set_alarm>(&e)) alarm = a->at;
+      effects.push_back(std::move(e));
+    }
+  }
+};
+
+} // namespace
+
+BOOST_AUTO_TEST_SUITE(request_actor_core)
+
+BOOST_AUTO_TEST_CASE(a_request_is_accepted_then_streams_then_is_done_once) {
+  client c;
+  BOOST_TEST(c.count<admission_request>() == 1U);
+  c.admit();
+  c.token(0);
+  c.token(1);
+  c.finished(finish_reason::length, 2);
+  c.finished(finish_reason::length, 2);
+  const auto events = c.events();
+  BOOST_REQUIRE(events.size() == 4U);
+  BOOST_TEST(std::get<accepted_event>(events[0]).prompt_token_ids.size() == 3U);
+  BOOST_TEST(std::get<token_event>(events[1]).seq == 0U);
+  BOOST_TEST(std::get<token_event>(events[2]).seq == 1U);
+  BOOST_TEST(std::get<done_event>(events[3]).seq == 2U);
+  BOOST_TEST(c.done()->usage.prompt_tokens == 3U);
+  BOOST_TEST(c.done()->usage.completion_tokens == 2U);
+  BOOST_TEST(c.text() == "ab");
+  BOOST_TEST(c.count<retire>() == 1U);
+}
+
+BOOST_AUTO_TEST_CASE(a_refusal_is_the_only_event) {
+  client c;
+  c.tell(refused{id, {errc::kv_cache_full, "full", {}, 500}});
+  BOOST_TEST(c.events().size() == 1U);
+  BOOST_TEST((c.failure() == errc::kv_cache_full));
+  c.tell(admitted{id}); // late
+  BOOST_TEST(c.count<tokenize_prompt>() == 0U);
+}
+
+BOOST_AUTO_TEST_CASE(a_refusal_after_tokenising_comes_before_acceptance) {
+  client c;
+  c.tell(admitted{id});
+  c.tell(prompt_ready{id, std::make_shared<const std::vector<std::int32_t>>(9)});
+  BOOST_TEST(c.count<enqueue>() == 1U);
+  c.tell(refused{id, {errc::context_length_exceeded, "long", "prompt", 0}});
+  BOOST_TEST(c.events().size() == 1U);
+  BOOST_TEST((c.failure() == errc::context_length_exceeded));
+}
+
+BOOST_AUTO_TEST_CASE(a_prompt_that_cannot_be_tokenised_gives_the_place_back) {
+  client c;
+  c.tell(admitted{id});
+  c.tell(prompt_failed{id, {errc::bad_template, "no such template", {}, 0}});
+  BOOST_TEST(c.count<cancel>() == 1U);
+  BOOST_TEST(!c.over());
+  c.broke(errc::bad_template);
+  BOOST_TEST((c.failure() == errc::bad_template));
+}
+
+BOOST_AUTO_TEST_CASE(the_end_waits_for_tokens_still_under_way) {
+  client c;
+  c.admit();
+  c.token(0);
+  c.finished(finish_reason::stop, 3);
+  BOOST_TEST(!c.over());
+  c.token(1);
+  BOOST_TEST(!c.over());
+  c.token(2, true);
+  BOOST_TEST(c.over());
+  BOOST_TEST(c.text() == "ab"); // the stop id leaves no text
+  BOOST_TEST(c.done()->usage.completion_tokens == 3U);
+}
+
+BOOST_AUTO_TEST_CASE(tokens_may_overtake_the_acceptance) {
+  client c;
+  c.tell(admitted{id});
+  c.tell(prompt_ready{id, std::make_shared<const std::vector<std::int32_t>>(3)});
+  c.token(0);
+  c.tell(enqueued{id});
+  const auto events = c.events();
+  BOOST_TEST(std::holds_alternative<accepted_event>(events.at(0)));
+  BOOST_TEST(events.size() == 2U);
+}
+
+BOOST_AUTO_TEST_CASE(a_stop_string_ends_the_request_and_what_follows_is_dropped) {
+  client c;
+  c.admit();
+  c.token(0);
+  c.token(99);
+  BOOST_TEST(c.count<finish>() == 1U);
+  c.token(1);
+  c.finished(finish_reason::stop, 3);
+  BOOST_REQUIRE(c.done() != nullptr);
+  BOOST_TEST((c.done()->reason == finish_reason::stop));
+  BOOST_TEST(c.text() == "a");
+  BOOST_TEST(c.done()->usage.completion_tokens == 2U);
+}
+
+BOOST_AUTO_TEST_CASE(a_stop_string_in_the_last_token_wins_over_length) {
+  client c;
+  c.admit();
+  c.finished(finish_reason::length, 1);
+  c.token(99);
+  BOOST_TEST((c.done()->reason == finish_reason::stop));
+  BOOST_TEST(c.count<finish>() == 0U); // the scheduler is done with it
+}
+
+BOOST_AUTO_TEST_CASE(what_was_held_back_comes_at_the_end) {
+  client c;
+  c.admit();
+  c.token(25);
+  BOOST_TEST(c.text().empty());
+  c.finished(finish_reason::length, 1);
+  BOOST_TEST(c.text() == "z");
+  const auto events = c.events();
+  BOOST_TEST(std::get<token_event>(events.at(2)).token_ids.empty());
+  BOOST_TEST(std::get<token_event>(events.at(2)).seq == 1U);
+}
+
+BOOST_AUTO_TEST_CASE(a_cancel_at_any_point_ends_once) {
+  struct row {
+    const char* when;
+    std::function<void(client&)> reach, settle;
+    bool accepted;
+  };
+  const auto end = [](client& c) { c.finished(finish_reason::cancelled, 0); };
+  const row rows[] = {
+      {"at the door", [](client&) {},
+       [end](client& c) {
+         c.tell(admitted{id});
+         end(c);
+       },
+       false},
+      {"at the door, refused", [](client&) {},
+       [](client& c) {
+         c.tell(refused{id, {errc::queue_full, "q", {}, 1}});
+       },
+       false},
+      {"while tokenising", [](client& c) { c.tell(admitted{id}); }, end, false},
+      {"handed in", [](client& c) { c.admit(); }, end, true},
+      {"streaming",
+       [](client& c) {
+         c.admit();
+         c.token(0);
+       },
+       end, true},
+      {"while it was ending well",
+       [](client& c) {
+         c.admit();
+         c.token(0);
+       },
+       [](client& c) {
+         c.token(1);
+         c.finished(finish_reason::length, 2);
+       },
+       true},
+  };
+  for (const auto& r : rows) {
+    BOOST_TEST_CONTEXT(r.when) {
+      client c;
+      r.reach(c);
+      c.tell(client_cancel{id, {errc::cancelled, "left", {}, 0}});
+      c.tell(client_cancel{id, {errc::cancelled, "left", {}, 0}});
+      BOOST_TEST(!c.over());
+      r.settle(c);
+      BOOST_TEST(c.over());
+      BOOST_TEST(c.count<cancel>() <= 1U);
+      BOOST_TEST(c.count<retire>() == 1U);
+      if (r.accepted)
+        BOOST_TEST((c.done()->reason == finish_reason::cancelled));
+      else
+        BOOST_TEST((c.failure() == errc::cancelled));
+      const auto before = c.effects.size();
+      c.token(1);
+      c.tell(client_cancel{id, {errc::cancelled, "left", {}, 0}});
+      c.tell(alarm_rang{});
+      c.tell(events_read{id, 1});
+      BOOST_TEST(c.effects.size() == before);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(nothing_is_sent_to_the_scheduler_before_the_door_has_answered) {
+  client c;
+  c.tell(client_cancel{id, {errc::cancelled, "left", {}, 0}});
+  BOOST_TEST(c.count<cancel>() == 0U);
+  c.tell(admitted{id});
+  BOOST_TEST(c.count<cancel>() == 1U);
+  BOOST_TEST(c.count<tokenize_prompt>() == 0U);
+}
+
+BOOST_AUTO_TEST_CASE(the_deadline_counts_from_birth) {
+  request_options o;
+  o.deadline = milliseconds(50);
+  client c(o);
+  BOOST_TEST((c.alarm == c.now + milliseconds(50)));
+  c.admit();
+  c.now += milliseconds(49);
+  c.tell(alarm_rang{}); // early
+  BOOST_TEST(c.count<cancel>() == 0U);
+  BOOST_TEST((c.alarm != time_point::max()));
+  c.now += milliseconds(1);
+  c.tell(alarm_rang{});
+  BOOST_TEST(c.count<cancel>() == 1U);
+  c.broke(errc::deadline_exceeded);
+  BOOST_TEST((c.failure() == errc::deadline_exceeded));
+  BOOST_TEST((c.alarm == time_point::max()));
+}
+
+BOOST_AUTO_TEST_CASE(a_reader_without_credit_pauses_its_own_request) {
+  request_options o;
+  o.credit = 4;
+  o.slow_consumer = milliseconds(100);
+  client c(o);
+  c.admit();
+  for (int i = 0; i < 3; ++i) c.token(0);
+  BOOST_TEST(c.count<stream_paused>() == 0U);
+  c.token(0);
+  c.token(0); // was under way
+  BOOST_TEST(c.count<stream_paused>() == 1U);
+  c.tell(events_read{id, 2});
+  BOOST_TEST(c.count<stream_resumed>() == 0U);
+  c.tell(events_read{id, 1});
+  BOOST_TEST(c.count<stream_resumed>() == 1U);
+  BOOST_TEST((c.alarm == time_point::max()));
+}
+
+BOOST_AUTO_TEST_CASE(a_reader_that_stays_away_is_ended) {
+  request_options o;
+  o.credit = 1;
+  o.slow_consumer = milliseconds(100);
+  client c(o);
+  c.admit();
+  c.token(0);
+  c.now += milliseconds(100);
+  c.tell(alarm_rang{});
+  BOOST_TEST(c.count<cancel>() == 1U);
+  c.broke(errc::slow_consumer);
+  BOOST_TEST((c.failure() == errc::slow_consumer));
+}
+
+BOOST_AUTO_TEST_CASE(log_probabilities_come_when_asked_for) {
+  request_options o;
+  o.logprobs = true;
+  o.top_logprobs = 1;
+  client c(o);
+  c.admit();
+  c.token(0);
+  const auto events = c.events();
+  const auto& e = std::get<token_event>(events.at(1));
+  BOOST_TEST(e.logprobs.at(0).token == 0);
+  BOOST_TEST(e.logprobs[0].text == "*");
+  BOOST_TEST(e.top_logprobs.at(0).at(0).token == 7);
+}
+
+BOOST_AUTO_TEST_CASE(options_come_from_the_public_request) {
+  request r;
+  r.prompt = std::vector<std::int32_t>(17, 1);
+  r.sampling.seed = 5;
+  auto o = make_request_options(id, r, 99, 256);
+  BOOST_TEST(o.prompt_tokens == 17U);
+  BOOST_TEST(o.sampling.seed == 5U);
+  BOOST_TEST(o.max_tokens == no_limit);
+  BOOST_TEST(o.credit == 256U);
+  r.sampling.seed.reset();
+  r.prompt = std::string(400, 'x');
+  r.credit = 3;
+  r.max_tokens = 7;
+  o = make_request_options(id, r, 99, 256);
+  BOOST_TEST(o.prompt_tokens == 101U);
+  BOOST_TEST(o.sampling.seed == 99U);
+  BOOST_TEST(o.credit == 3U);
+  BOOST_TEST(o.max_tokens == 7U);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
