@@ -1,0 +1,155 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Every answer among 32 at once equals that of the same request alone, at every door, through preemption too."""
+import asyncio
+import random
+
+from client import drill
+from client.answer import http_ask
+from client.objects import Conversation
+from client.work import NEW_TOKENS, context_of, mixed_work, text_ids
+
+AT_ONCE = 32
+DOORS = ("http", "ws", "tcp")
+SHORT_ANSWERS = 96
+RETRY_LIMIT_S = 300
+MOST_ROUNDS = 8
+
+
+async def alone(d, server, work):
+    """Each request by itself on an otherwise idle server."""
+    out = {}
+    for one in work:
+        answer = await http_ask(server, one.body, one.api)
+        d.expect(answer.whole and len(answer.token_ids) == NEW_TOKENS, f"{one.name} alone",
+                 f"200 with {NEW_TOKENS} tokens", f"{answer.outcome()} with {len(answer.token_ids)} tokens "
+                 f"{answer.message or ''}")
+        out[one.name] = answer
+    return out
+
+
+async def until_taken(ask, refusals):
+    """Comes back after a refusal under load, as the server advises."""
+    deadline = asyncio.get_running_loop().time() + RETRY_LIMIT_S
+    while True:
+        answer = await ask()
+        if answer.status != 429 or asyncio.get_running_loop().time() > deadline:
+            return answer
+        refusals.append(answer.code)
+        await asyncio.sleep(answer.retry_after or 1)
+
+
+async def together(d, server, door, work, choose, stagger_s):
+    """At most `AT_ONCE` requests at a time, each begun a little after the one before."""
+    seats = asyncio.Semaphore(AT_ONCE)
+    conversation = await Conversation.open(door, server) if door != "http" else None
+    refusals = []
+
+    async def one(number, item, delay):
+        await asyncio.sleep(delay)
+        async with seats:
+            if conversation:
+                ask = lambda: conversation.ask(item.name, item.body, item.api)
+            else:
+                ask = lambda: http_ask(server, item.body, item.api, stream=number % 2 == 0)
+            return await until_taken(ask, refusals)
+
+    delays = [choose.uniform(0, stagger_s) for _ in work]
+    answers = await asyncio.gather(*(one(n, w, s) for n, (w, s) in enumerate(zip(work, delays))))
+    if conversation:
+        d.equal(conversation.violations, [], f"{door}: the rules of the conversation")
+        await conversation.close()
+    return dict(zip((w.name for w in work), answers)), refusals
+
+
+def compare(d, label, work, answers, reference):
+    wrong = 0
+    for one in work:
+        got, want = answers[one.name], reference[one.name]
+        asked = {k: v for k, v in one.body.items() if k not in ("prompt", "messages")}
+        what = f"{label}: {one.name} ({len(want.prompt_token_ids)} prompt tokens, {one.api}, {asked})"
+        ok = d.expect(got.whole, what, "200 and a whole answer", f"{got.outcome()} {got.message or ''}")
+        ok = ok and d.equal(got.prompt_token_ids, want.prompt_token_ids, what + ": prompt ids")
+        if ok and got.token_ids != want.token_ids:
+            at = next((i for i, (a, b) in enumerate(zip(got.token_ids, want.token_ids)) if a != b), "the end")
+            what += f": ids from {at} on"
+        ok = ok and d.equal(got.token_ids, want.token_ids, what)
+        ok = ok and d.equal(got.text, want.text, what + ": text")
+        ok = ok and d.equal(got.finish_reason, "length", what + ": finish_reason")
+        ok = ok and d.equal((got.usage["prompt_tokens"], got.usage["completion_tokens"]),
+                            (len(want.prompt_token_ids), NEW_TOKENS), what + ": usage")
+        wrong += not ok
+    return wrong
+
+
+async def expect_short_answers(d, server):
+    """Many answers of one token make the scheduler foresee short ones, so that it seats more than can grow."""
+    for _ in range(SHORT_ANSWERS):
+        answer = await http_ask(server, {"prompt": [1], "max_tokens": 1, "temperature": 0, "ignore_eos": True})
+        d.expect(answer.whole, "a short answer", "200", answer.outcome())
+
+
+async def scenario(d):
+    choose = random.Random(d.options.seed)
+    count = 40 if d.quick else 64
+    async with d.serve() as server:
+        longest = min(600, await context_of(server) - NEW_TOKENS - 8)
+        ids = await text_ids(server, 3 * longest)
+        work = mixed_work(ids, count, longest, d.options.seed)
+        reference = await alone(d, server, work)
+        _, block_tokens = server.kv_plan()
+        metrics = await server.metrics()
+        blocks, all_blocks = 0, metrics["troupe_kv_blocks_total"]
+        for answer in reference.values():
+            blocks += -(-(len(answer.prompt_token_ids) + NEW_TOKENS) // block_tokens)
+    d.say(f"{count} requests of 1 to {longest} prompt tokens alone: done")
+
+    # A fifth of what 32 average requests grow to; the bytes of a block as a server of known memory shows them.
+    probe_memory = 64 << 20
+    async with d.serve({"engine.kv_memory": probe_memory}) as server:
+        block_bytes = probe_memory / server.kv_plan()[0]
+    wanted = max(blocks / count * AT_ONCE / 5, -(-(longest + NEW_TOKENS) // block_tokens) + 2)
+    small = int(wanted * block_bytes) + 1
+    variants = [
+        ("plain", {}, 0.2),
+        ("forced preemption", {"engine.preempt_every": 3}, 0.2),
+        ("small KV", {"engine.kv_memory": small, "engine.kv_high_watermark": 1.0}, 0.02),
+    ]
+    for label, settings, stagger_s in variants:
+        for door in DOORS:
+            async with d.serve(settings) as server:
+                await under_load(d, server, f"{label}, {door}", door, label, work, reference, choose, stagger_s)
+
+
+async def under_load(d, server, what, door, label, work, reference, choose, stagger_s):
+    """Rounds of all requests until the load was what it should be: how they overlap is up to the machine."""
+    if label == "small KV":
+        await expect_short_answers(d, server)
+    wrong, refused, rounds = 0, 0, 0
+    while True:
+        answers, refusals = await together(d, server, door, work, choose, stagger_s)
+        rounds += 1
+        wrong += compare(d, what, work, answers, reference)
+        refused += len(refusals)
+        metrics = await d.expect_no_blocks(server, what)
+        most = metrics["troupe_step_sequences_max"]
+        preemptions, recomputed = metrics["troupe_preemptions_total"], metrics["troupe_recomputed_tokens_total"]
+        met = preemptions > 0 and recomputed > 0 if label == "small KV" else most >= 16
+        if met or rounds == MOST_ROUNDS:
+            break
+    if label != "small KV":
+        d.expect(most >= 16, f"{what}: most sequences in one step", ">= 16", most)
+        d.expect(refused == 0, f"{what}: refusals", "none", refused)
+    if label == "plain":
+        d.expect(preemptions == 0, f"{what}: preemptions", 0, preemptions)
+    else:
+        d.expect(preemptions > 0, f"{what}: preemptions", "> 0", preemptions)
+        d.expect(recomputed > 0, f"{what}: recomputed tokens", "> 0", recomputed)
+    total = rounds * len(work)
+    d.say(f"{what}: {total - wrong} of {total} equal; at most {most:.0f} sequences and "
+          f"{metrics['troupe_step_rows_max']:.0f} rows in a step; {preemptions:.0f} preemptions, {recomputed:.0f} tokens "
+          f"recomputed; {refused} refusals")
+
+
+if __name__ == "__main__":
+    drill.run(__doc__, scenario)
