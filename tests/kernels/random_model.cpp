@@ -23,7 +23,7 @@ pack(const troupe_quant_scheme& scheme, std::uint32_t n, std::uint32_t k, const 
   weight->shape = {sizeof(troupe_weight_shape), n, k};
   troupe_packed_size size{sizeof size, 0, 0};
   BOOST_REQUIRE_EQUAL(scheme.packed_size(&weight->shape, &size), TROUPE_OK);
-  weight->data = std::move(*aligned_buffer::allocate(size.bytes));
+  weight->data = *aligned_buffer::allocate(size.bytes);
   std::array<char, 200> why{};
   const auto status =
       scheme.pack(&weight->shape, source, 0, n, weight->data.data(), {why.data(), why.size()});

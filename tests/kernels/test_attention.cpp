@@ -52,11 +52,10 @@ struct cache {
     runtime::random_stream order(block_order);
     if (block_order != 0)
       for (std::size_t i = blocks.size(); i > 1; --i) std::swap(blocks[i - 1], blocks[order.below(i)]);
-    tiles = std::move(*aligned_buffer::allocate(stride * blocks.size()));
+    tiles = *aligned_buffer::allocate(stride * blocks.size());
     // Whatever stands beyond the written positions must not matter: all bits set is NaN in every type.
     std::memset(tiles.data(), 0xff, tiles.size());
-    scratch =
-        std::move(*aligned_buffer::allocate(attention_scratch_bytes(count, s.group, s.head_dim, count)));
+    scratch = *aligned_buffer::allocate(attention_scratch_bytes(count, s.group, s.head_dim, count));
     for (std::uint32_t p = 0; p < count; ++p) write(p);
   }
 

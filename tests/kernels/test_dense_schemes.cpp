@@ -45,7 +45,7 @@ pack(const troupe_quant_scheme& scheme, const source_matrix& source, std::uint32
   weight.shape = {sizeof(troupe_weight_shape), n, k};
   troupe_packed_size size{sizeof size, 0, 0};
   BOOST_REQUIRE_EQUAL(scheme.packed_size(&weight.shape, &size), TROUPE_OK);
-  weight.data = std::move(*aligned_buffer::allocate(size.bytes));
+  weight.data = *aligned_buffer::allocate(size.bytes);
   std::array<char, 200> why{};
   for (std::uint32_t first = 0; first < n; first += 64)
     BOOST_REQUIRE_EQUAL(
@@ -194,7 +194,7 @@ BOOST_AUTO_TEST_CASE(weights_that_are_not_finite_are_refused_by_name) {
     numbers[35 * 10 + 6] = std::numeric_limits<float>::infinity();
     const source_matrix source(*scheme, numbers);
     const troupe_weight_shape shape{sizeof shape, 40, 10};
-    auto memory = std::move(*aligned_buffer::allocate(64 * 10 * 4));
+    auto memory = *aligned_buffer::allocate(64 * 10 * 4);
     std::array<char, 200> why{};
     BOOST_TEST(
         scheme->pack(&shape, source.bytes.data(), 0, 40, memory.data(), {why.data(), 200}) ==

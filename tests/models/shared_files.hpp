@@ -1,47 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files that a checkout may lack: shared data, right answers, the default model. Absence is printed, not
-// passed over.
+// Files that a checkout may lack, their contents and their hashes.
 #pragma once
+
+#include "tests/shared_files.hpp"
 
 #include <boost/test/unit_test.hpp>
 
 #include <cstddef>
-#include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <optional>
 #include <span>
 #include <string>
 
 namespace troupe::models::test {
 
-inline std::optional<std::filesystem::path> present(const std::filesystem::path& path) {
-  if (std::filesystem::exists(path)) return path;
-  BOOST_TEST_MESSAGE("skipped: " << path.string() << " is absent");
-  std::printf("skipped: %s is absent\n", path.string().c_str());
-  return std::nullopt;
-}
-
-/// A file or folder under $TROUPE_SHARED, else under `shared` beside the source root.
-inline std::optional<std::filesystem::path> shared_file(const std::string& name) {
-  const char* root = std::getenv("TROUPE_SHARED");
-  const auto folder =
-      root ? std::filesystem::path(root)
-           : std::filesystem::path(TROUPE_TEST_DATA).parent_path().parent_path().parent_path() / "shared";
-  return present(folder / name);
-}
-
-/// $TROUPE_TEST_MODEL, else the default model in the user's cache.
-inline std::optional<std::filesystem::path> default_model() {
-  if (const char* path = std::getenv("TROUPE_TEST_MODEL")) return present(path);
-  const char* cache = std::getenv("XDG_CACHE_HOME");
-  const char* home = std::getenv("HOME");
-  const auto root =
-      cache ? std::filesystem::path(cache) : std::filesystem::path(home ? home : ".") / ".cache";
-  return present(root / "troupe" / "models" / "smollm2-135m-instruct-q4_1.gguf");
-}
+using troupe::test::default_model;
+using troupe::test::shared_file;
 
 inline std::string read_file(const std::filesystem::path& path) {
   std::ifstream in(path, std::ios::binary);

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // The default model against answers that PyTorch gave in FP32 for the same numbers.
 #include "tests/quant/loaded_model.hpp"
-#include "tests/quant/shared_files.hpp"
+#include "tests/shared_files.hpp"
 
 #include <boost/test/unit_test.hpp>
 
 using namespace troupe;
 using namespace troupe::quant;
 using namespace troupe::quant::test;
+using troupe::test::default_model;
+using troupe::test::shared_file;
 
 namespace {
 

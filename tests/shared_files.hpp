@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files that a checkout may lack: right answers and the default model. Absence is printed, not passed over.
+// Files that a checkout may lack: shared data, right answers, the default model. Absence is printed, not
+// passed over.
 #pragma once
 
 #include <boost/test/unit_test.hpp>
@@ -10,7 +11,7 @@
 #include <optional>
 #include <string>
 
-namespace troupe::quant::test {
+namespace troupe::test {
 
 inline std::optional<std::filesystem::path> present(const std::filesystem::path& path) {
   if (std::filesystem::exists(path)) return path;
@@ -19,7 +20,7 @@ inline std::optional<std::filesystem::path> present(const std::filesystem::path&
   return std::nullopt;
 }
 
-/// A file under $TROUPE_SHARED, else under `shared` beside the source root.
+/// A file or folder under $TROUPE_SHARED, else under `shared` beside the source root.
 inline std::optional<std::filesystem::path> shared_file(const std::string& name) {
   const char* root = std::getenv("TROUPE_SHARED");
   const auto folder =
@@ -38,4 +39,4 @@ inline std::optional<std::filesystem::path> default_model() {
   return present(root / "troupe" / "models" / "smollm2-135m-instruct-q4_1.gguf");
 }
 
-} // namespace troupe::quant::test
+} // namespace troupe::test
