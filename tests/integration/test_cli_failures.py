@@ -6,10 +6,11 @@ import random
 import socket
 import stat
 import struct
+import subprocess
 import tempfile
 import unittest
 
-from program import ProgramTest, TINY, troupe
+from program import ProgramTest, ROOT, TINY, troupe
 
 
 Tensor = collections.namedtuple("Tensor", "shape_at offset_at")
@@ -294,6 +295,21 @@ class Pull(ProgramTest):
         self.assertEqual(done.returncode, 1)
         self.assertIn(b"ERROR: No matching distribution", done.stderr.splitlines()[-1])
         self.assertEqual(self.left_behind(), [])
+
+
+class Scripts(unittest.TestCase):
+
+    def fails(self, status, *command, says):
+        done = subprocess.run([str(ROOT / command[0]), *command[1:]], stdin=subprocess.DEVNULL, capture_output=True,
+                              text=True, timeout=60, check=False)
+        self.assertEqual((done.returncode, len(done.stderr.splitlines())), (status, 1), done.stderr)
+        self.assertIn(says, done.stderr)
+
+    def test_wrong_arguments_are_named_before_anything_is_done(self):
+        self.fails(2, "quickstart", "--bogus", says="--bogus")
+        self.fails(2, "quickstart", "--model", says="--model")
+        self.fails(1, "quickstart", "--model", "/nonexistent/a.gguf", says="/nonexistent/a.gguf")
+        self.fails(2, "check", "--bogus", says="--bogus")
 
 
 if __name__ == "__main__":
