@@ -26,6 +26,8 @@ struct attention_call {
   std::size_t tile_stride;     ///< bytes from one block's tile to the next block's
   const std::uint32_t* blocks; ///< [ceil((first_position + rows) / 32)]
   void* scratch;               ///< attention_scratch_bytes(), 64-byte aligned
+  const std::byte* after =
+      nullptr; ///< a tile that the thread will probably read next, fetched meanwhile; or null
 };
 
 /// out[row][head] = softmax(scale * q . K[0..position]) . V[0..position].

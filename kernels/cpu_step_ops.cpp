@@ -133,6 +133,12 @@ void cpu_step::run_attention(const planned& phase, std::uint32_t tile, std::uint
   const run& of = runs_[task.run];
   const std::uint32_t group = o.heads / o.kv_heads, width = width_of(o.q), out_width = width_of(o.out);
   const std::size_t row = of.first_row + task.first, head = std::size_t{task.kv_head} * group * o.head_dim;
+  const std::byte* after = nullptr; // the task in the next place is probably this worker's too
+  if (tile + 1 < tasks_.size()) {
+    const attention_task& next = tasks_[tile + 1];
+    const std::uint32_t block = input_->sequences[runs_[next.run].sequence].blocks.front();
+    after = pool_->tiles(o.layer, next.kv_head) + block * pool_->tile_stride();
+  }
   const attention_call call{
       rows_of(o.q) + row * width + head,
       width,
@@ -146,7 +152,8 @@ void cpu_step::run_attention(const planned& phase, std::uint32_t tile, std::uint
       pool_->tiles(o.layer, task.kv_head),
       pool_->tile_stride(),
       input_->sequences[of.sequence].blocks.data(),
-      workers_[worker].attention.data()};
+      workers_[worker].attention.data(),
+      after};
   kernels_.attention->of[static_cast<std::size_t>(pool_->layout.type)].attention(call);
 }
 

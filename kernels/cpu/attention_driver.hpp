@@ -106,8 +106,8 @@ struct attention_driver {
           chunk<widened, false>(call, work, start, q, queries, work.keys, work.values, work.padded, at);
       } else {
         // Of the memory that comes next only its owner knows the address: the processor cannot foresee it.
-        const std::uint32_t ahead = start + tile <= last ? start / tile + 1 : start / tile;
-        const std::byte* next = call.tiles + call.blocks[ahead] * call.tile_stride;
+        const std::byte* next = call.after != nullptr ? call.after : at;
+        if (start + tile <= last) next = call.tiles + call.blocks[start / tile + 1] * call.tile_stride;
         chunk<Cache, true>(
             call, work, start, first_chunk * Queries, queries, keys, values, call.head_dim, next);
       }
