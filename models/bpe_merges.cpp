@@ -2,6 +2,8 @@
 // Byte-pair merging over token ids.
 #include "models/bpe_merges.hpp"
 
+#include "models/salted_hash.hpp"
+
 #include <algorithm>
 #include <bit>
 #include <functional>
@@ -19,15 +21,15 @@ constexpr std::size_t short_word = 32;
 
 } // namespace
 
-merge_table::merge_table(std::size_t count) {
+merge_table::merge_table(std::size_t count) : multiplier_(hash_salt() | 1) {
   const std::size_t slots = std::bit_ceil(std::max<std::size_t>(2 * count, 16));
   slots_.resize(slots);
   shift_ = 64u - static_cast<unsigned>(std::countr_zero(slots));
 }
 
 std::size_t merge_table::start(std::uint64_t key) const noexcept {
-  // Fibonacci hashing after folding, so that both ids reach the high bits.
-  return static_cast<std::size_t>((key ^ key >> 29) * 0x9E3779B97F4A7C15u >> shift_);
+  // Multiplicative hashing after folding, so that both ids reach the high bits.
+  return static_cast<std::size_t>((key ^ key >> 29) * multiplier_ >> shift_);
 }
 
 bool merge_table::insert(token_id left, token_id right, merge m) {

@@ -37,7 +37,8 @@ class merge_table {
   std::size_t start(std::uint64_t key) const noexcept;
 
   std::vector<slot> slots_;
-  unsigned shift_ = 0; ///< 64 - log2(slots)
+  std::uint64_t multiplier_; ///< random and odd: no file can prepare colliding pairs
+  unsigned shift_ = 0;       ///< 64 - log2(slots)
 };
 
 /// Applies merges to a word, lowest rank first, leftmost among equals. Holds scratch memory that words share.

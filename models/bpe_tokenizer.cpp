@@ -4,6 +4,7 @@
 
 #include "models/bpe_merges.hpp"
 #include "models/pretokenizer.hpp"
+#include "models/salted_hash.hpp"
 #include "models/tokenizer_specials.hpp"
 #include "models/utf8.hpp"
 
@@ -113,7 +114,8 @@ class bpe_tokenizer final : public tokenizer {
   std::array<token_id, 256> byte_ids_{}; ///< byte -> token, or -1
   std::string bytes_;                    ///< the bytes of all tokens, one after the other
   std::vector<std::size_t> byte_ends_;   ///< [n + 1] offsets into bytes_
-  std::unordered_map<std::string_view, token_id> whole_words_; ///< bytes -> normal token, for ignore_merges
+  std::unordered_map<std::string_view, token_id, salted_hash>
+      whole_words_; ///< bytes -> normal token, for ignore_merges
 };
 
 result<void> bpe_tokenizer::build() {
@@ -150,7 +152,7 @@ void bpe_tokenizer::build_bytes() {
 }
 
 result<void> bpe_tokenizer::build_merges() {
-  std::unordered_map<std::string_view, token_id> ids;
+  std::unordered_map<std::string_view, token_id, salted_hash> ids;
   ids.reserve(size());
   for (std::size_t i = 0; i < size(); ++i) ids.emplace(vocab().tokens[i], static_cast<token_id>(i));
   std::string joined;

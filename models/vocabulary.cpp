@@ -2,6 +2,7 @@
 // Checks on a tokenizer's data before any algorithm believes it.
 #include "models/vocabulary.hpp"
 
+#include "models/salted_hash.hpp"
 #include "models/utf8.hpp"
 
 #include <algorithm>
@@ -26,7 +27,7 @@ result<void> check_id(const vocabulary& v, const std::optional<token_id>& id, st
 }
 
 result<void> check_tokens(const vocabulary& v) {
-  std::unordered_set<std::string_view> seen;
+  std::unordered_set<std::string_view, salted_hash> seen;
   seen.reserve(v.tokens.size());
   for (std::size_t i = 0; i < v.tokens.size(); ++i) {
     const std::string& text = v.tokens[i];

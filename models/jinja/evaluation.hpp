@@ -59,6 +59,11 @@ class evaluation {
     if (steps_ > bounds_.steps) fail("the template runs for more steps than allowed");
   }
 
+  /// Counts the work of looking for `part_bytes` in `text_bytes`: usually linear, at worst their product.
+  void step_search(std::size_t text_bytes, std::size_t part_bytes) {
+    step(1 + text_bytes / 16 + (text_bytes / 64) * (part_bytes / 64));
+  }
+
   [[noreturn]] void fail(const std::string& message) const { throw template_failure(message); }
   /// Raises the error that using an undefined value is.
   [[noreturn]] void fail_undefined(const value& v) const;

@@ -109,6 +109,7 @@ arguments interpreter::evaluate_arguments(const call_syntax& syntax) {
   arguments a;
   for (const expression* operand : syntax.positional) a.positional.push_back(evaluate(*operand));
   for (const keyword_argument& k : syntax.named) {
+    step(a.named.size() / 16);
     for (const auto& [name, v] : a.named) {
       if (name->bytes == k.name->bytes) fail("keyword argument repeated: " + name->bytes);
     }

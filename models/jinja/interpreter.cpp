@@ -59,6 +59,7 @@ void interpreter::open_names(const std::vector<std::pair<symbol, value>>& unset)
 }
 
 void interpreter::define(scope& in, symbol id, const value& v) {
+  step(in.names.size() / 16);
   for (auto& [known, current] : in.names) {
     if (known == id) {
       current = v;
@@ -71,6 +72,7 @@ void interpreter::define(scope& in, symbol id, const value& v) {
 
 value interpreter::look_up(const expression& e) {
   for (const scope* s = scope_; s; s = s->parent) {
+    step(s->names.size() / 16);
     for (const auto& [id, v] : s->names) {
       if (id == e.id) return v;
     }
@@ -289,6 +291,7 @@ value interpreter::call_macro(const function_object& f, const arguments& a) {
   scope* const outer = scope_;
   scope* const inner = open_scope(f.closure);
   const std::size_t count = m.parameters.size();
+  step(1 + count * a.named.size() / 16);
   std::vector<bool> used(a.named.size(), false);
   std::vector<value> given(count);
   std::vector<bool> has(count, false);

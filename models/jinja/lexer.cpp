@@ -118,10 +118,9 @@ class lexer {
     }
     if (sign == '+' || variable) return tag;
     // lstrip_blocks: only white space since the start of the line.
-    const std::size_t newline = tag == begin ? std::string::npos : source_.rfind('\n', tag - 1);
-    const bool in_text = newline != std::string::npos && newline >= begin;
-    if (!in_text && !line_starting_) return tag;
-    const std::size_t line_begin = in_text ? newline + 1 : begin;
+    const std::size_t newline = std::string_view(source_).substr(begin, tag - begin).rfind('\n');
+    if (newline == std::string_view::npos && !line_starting_) return tag;
+    const std::size_t line_begin = newline == std::string_view::npos ? begin : begin + newline + 1;
     return line_begin < tag && after_space(line_begin) >= tag ? line_begin : tag;
   }
 

@@ -141,7 +141,7 @@ value find_method_of_text(evaluation& e, const value& self, const arguments& a) 
   const auto range = clipped(e, t, b);
   std::size_t at = std::string::npos;
   if (range) {
-    e.step(1 + t.bytes.size() / 16);
+    e.step_search(t.bytes.size(), part.size());
     const std::string_view text = std::string_view(t.bytes).substr(range->begin, range->end - range->begin);
     at = FromRight ? text.rfind(part) : text.find(part);
     if (at != std::string::npos) at += range->begin;
@@ -159,7 +159,7 @@ value count_method(evaluation& e, const value& self, const arguments& a) {
   const std::string& part = b.text(0).bytes;
   const auto range = clipped(e, t, b);
   if (!range) return value::of(std::int64_t{0});
-  e.step(1 + t.bytes.size() / 16);
+  e.step_search(t.bytes.size(), part.size());
   const std::string_view text = std::string_view(t.bytes).substr(range->begin, range->end - range->begin);
   if (part.empty()) return value::of(static_cast<std::int64_t>(count_code_points(text) + 1));
   std::int64_t count = 0;

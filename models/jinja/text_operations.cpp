@@ -92,7 +92,7 @@ value strip(evaluation& e, const text_object& t, const text_object* characters, 
 
 value split(
     evaluation& e, const text_object& t, const text_object* separator, std::int64_t limit, bool from_right) {
-  e.step(1 + t.bytes.size() / 16);
+  e.step_search(t.bytes.size(), separator ? separator->bytes.size() : 0);
   std::vector<value> out;
   if (!separator) {
     split_at_space(e, t, limit, from_right, out);
@@ -145,7 +145,7 @@ std::vector<value> split_lines(evaluation& e, const text_object& t, bool keep_en
 
 value partition(evaluation& e, const text_object& t, const text_object& separator, bool from_right) {
   if (separator.bytes.empty()) e.fail("empty separator");
-  e.step(1 + t.bytes.size() / 16);
+  e.step_search(t.bytes.size(), separator.bytes.size());
   const std::size_t at = from_right ? t.bytes.rfind(separator.bytes) : t.bytes.find(separator.bytes);
   const value nothing = e.text("");
   std::vector<value> parts{value::of(&t), nothing, nothing};
@@ -160,7 +160,7 @@ value partition(evaluation& e, const text_object& t, const text_object& separato
 
 value replace(
     evaluation& e, const text_object& t, const text_object& from, const text_object& to, std::int64_t count) {
-  e.step(1 + t.bytes.size() / 16);
+  e.step_search(t.bytes.size(), from.bytes.size());
   text_builder out;
   std::size_t begin = 0;
   const auto keep = [&](std::size_t end) {

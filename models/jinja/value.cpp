@@ -2,6 +2,7 @@
 // Values of the template language and the heap that owns them.
 #include "models/jinja/value.hpp"
 
+#include "models/salted_hash.hpp"
 #include "models/utf8.hpp"
 
 #include <cmath>
@@ -28,6 +29,21 @@ bool keys_equal(const value& a, const value& b, int depth) noexcept {
     return true;
   }
   return a.is_same(b);
+}
+
+std::size_t mixed(std::int64_t i) noexcept {
+  const std::uint64_t x = (static_cast<std::uint64_t>(i) ^ hash_salt()) * 0x9E3779B97F4A7C15u;
+  return static_cast<std::size_t>(x ^ x >> 32);
+}
+
+std::size_t list_hash(const list_object& l, int depth) noexcept {
+  std::size_t hash = l.items.size();
+  for (const value& item : l.items) {
+    const bool inner = item.is_list();
+    if (inner && depth == max_key_depth) continue;
+    hash = hash * 0x100000001B3u ^ (inner ? list_hash(item.as_list(), depth + 1) : value_hash{}(item));
+  }
+  return hash;
 }
 
 bool hashable(const value& v, int depth) noexcept {
@@ -69,18 +85,17 @@ std::size_t value_hash::operator()(const value& v) const noexcept {
   switch (v.type()) {
   case value_type::boolean:
   case value_type::integer:
-    return std::hash<std::int64_t>{}(v.as_integer());
+    return mixed(v.as_integer());
   case value_type::real: {
     const double d = v.as_real();
     // Equal numbers hash alike whatever their type.
-    if (d == std::floor(d) && std::abs(d) < 9e18)
-      return std::hash<std::int64_t>{}(static_cast<std::int64_t>(d));
+    if (d == std::floor(d) && std::abs(d) < 9e18) return mixed(static_cast<std::int64_t>(d));
     return std::hash<double>{}(d);
   }
   case value_type::text:
-    return std::hash<std::string_view>{}(v.as_text().bytes);
+    return salted_hash{}(v.as_text().bytes);
   case value_type::list:
-    return 31 + v.as_list().items.size();
+    return list_hash(v.as_list(), 0);
   default:
     return static_cast<std::size_t>(v.type());
   }

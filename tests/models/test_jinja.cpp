@@ -202,12 +202,28 @@ BOOST_AUTO_TEST_CASE(compiling_takes_near_linear_time) {
     many += "{% if a" + std::to_string(i) + " %}{% set b" + std::to_string(i) + " = 1 %}{% endif %}";
   }
   BOOST_TEST(text_of(many).empty());
-  for (const std::string_view unit : {"{", "{#", "{%", "{{", "  ", "\n", "{{'", "{%raw%}"}) {
+  for (const std::string_view unit :
+       {"{", "{#", "{%", "{{", "  ", "\n", "{{'", "{%raw%}", "{##}", "{%if 1%}{%endif%}", "{{1}}"}) {
     const std::string source = repeated(unit, jinja::max_template_bytes / unit.size());
     (void)render(source, json::object());
   }
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
   BOOST_TEST(took.count() < 60.0); // quadratic work would take far longer, even under sanitizers
+}
+
+BOOST_AUTO_TEST_CASE(rendering_takes_time_in_proportion_to_the_steps_it_counts) {
+  const auto begin = std::chrono::steady_clock::now();
+  std::string many_names;
+  for (int i = 0; i < 40'000; ++i) many_names += "{% set n" + std::to_string(i) + " = 1 %}";
+  (void)render(many_names + "{% for i in range(90000) %}{{ n0 }}{{ n39999 }}{% endfor %}", json::object());
+  (void)render(
+      "{% set a = 'a' * 4000000 %}{% for i in range(9) %}{{ a.find('a' * 2000000 ~ 'b') }}{% endfor %}",
+      json::object());
+  (void)render(
+      "{% set a = 'é' * 4000000 %}{% for i in range(90000) %}{{ a[-1] }}{% endfor %}", json::object());
+  (void)render("{% set a = range(90000)|list %}{% for i in a %}{{ i in a }}{% endfor %}", json::object());
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  BOOST_TEST(took.count() < 60.0);
 }
 
 BOOST_AUTO_TEST_CASE(text_from_the_request_stays_marked_through_operations) {

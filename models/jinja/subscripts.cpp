@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attributes, items and slices of values.
+#include "models/jinja/operators.hpp"
+
+#include "models/jinja/format.hpp"
+#include "models/jinja/library.hpp"
+#include "models/jinja/loop.hpp"
+
+#include <algorithm>
+#include <optional>
+
+namespace troupe::models::jinja {
+namespace {
+
+/// Steps for looking at `bytes` of text: memory moves some tens of bytes in the time of one step.
+constexpr std::uint64_t scan_steps(std::size_t bytes) noexcept {
+  return 1 + bytes / 64;
+}
+
+/// "dict object", as messages about missing attributes name a value.
+std::string object_name(const value& v) {
+  if (v.is_none()) return "None";
+  if (v.is(value_type::space)) return "jinja2.utils.Namespace object";
+  if (v.is(value_type::loop)) return "jinja2.runtime.LoopContext object";
+  return std::string(type_name(v)) + " object";
+}
+
+value missing(evaluation& e, const value& v, const value& key) {
+  std::string message;
+  if (key.is_text()) {
+    message = quote(object_name(v)) + " has no attribute " + quote(key.as_text().bytes);
+  } else {
+    text_builder spelled;
+    write_repr(e, spelled, key);
+    message = object_name(v) + " has no element " + spelled.bytes();
+  }
+  return value::undefined(e.memory().make_text(message));
+}
+
+value bound_method(evaluation& e, const value& v, const text_object& name) {
+  if (v.is(value_type::loop)) return loop_attribute(e, v.as_loop(), name.bytes);
+  if (v.is(value_type::space)) {
+    const value* found = v.as_space().attributes.find(name.bytes);
+    return found ? *found : value();
+  }
+  const filter_function method = find_method(v, name.bytes);
+  if (!method) return {};
+  auto* f = e.memory().make<function_object>();
+  f->name = name.bytes;
+  f->method = method;
+  f->receiver = v;
+  return value::of(f);
+}
+
+bool is_subscriptable(const list_object& l) noexcept {
+  return l.form == list_form::list || l.form == list_form::tuple || l.form == list_form::range;
+}
+
+/// An index from either end, or nothing when it is outside.
+std::optional<std::size_t> resolve_index(std::int64_t i, std::size_t size) noexcept {
+  const auto n = static_cast<std::int64_t>(size);
+  if (i < 0) i += n;
+  if (i < 0 || i >= n) return std::nullopt;
+  return static_cast<std::size_t>(i);
+}
+
+} // namespace
+
+value get_attribute(evaluation& e, const value& v, const text_object& name) {
+  if (v.is_undefined()) e.fail_undefined(v);
+  if (const value method = bound_method(e, v, name); !method.is_undefined()) return method;
+  if (v.is_dict()) {
+    if (const value* found = v.as_dict().find(name.bytes)) return *found;
+  }
+  return missing(e, v, value::of(&name));
+}
+
+value get_item(evaluation& e, const value& v, const value& key) {
+  if (v.is_undefined()) e.fail_undefined(v);
+  if (v.is_dict()) {
+    e.step(key.is_text() ? scan_steps(key.as_text().bytes.size()) : 1);
+    if (is_hashable(key)) {
+      if (const value* found = v.as_dict().find(key)) return *found;
+    }
+  } else if (v.is_list() && key.is_integral() && is_subscriptable(v.as_list())) {
+    if (const auto i = resolve_index(key.as_integer(), v.as_list().items.size()))
+      return v.as_list().items[*i];
+  } else if (v.is_text() && key.is_integral()) {
+    if (const auto i = resolve_index(key.as_integer(), v.as_text().length))
+      return text_range(e, v.as_text(), *i, *i + 1);
+  }
+  if (key.is_text()) {
+    if (const value method = bound_method(e, v, key.as_text()); !method.is_undefined()) return method;
+  }
+  return missing(e, v, key);
+}
+
+value get_slice(evaluation& e, const value& v, const value* start, const value* stop, const value* step) {
+  if (v.is_undefined()) e.fail_undefined(v);
+  const bool sliceable = v.is_text() || (v.is_list() && is_subscriptable(v.as_list()));
+  const auto usable = [](const value* part) { return !part || part->is_none() || part->is_integral(); };
+  std::int64_t by = 1;
+  if (step && step->is_integral()) by = step->as_integer();
+  if (!sliceable) {
+    if (v.is_dict()) e.fail("unhashable type: 'slice'");
+    e.fail("'" + std::string(type_name(v)) + "' object is not subscriptable");
+  }
+  if (!usable(start) || !usable(stop) || !usable(step)) {
+    e.fail("slice indices must be integers or None or have an __index__ method");
+  }
+  if (by == 0) e.fail("slice step cannot be zero");
+  const auto size = static_cast<std::int64_t>(v.is_text() ? v.as_text().length : v.as_list().items.size());
+  const auto clamp = [&](const value* part, std::int64_t absent) {
+    if (!part || part->is_none()) return absent;
+    std::int64_t i = part->as_integer();
+    if (i < 0) i = i < -size ? -1 : i + size;
+    const std::int64_t low = by < 0 ? -1 : 0, high = by < 0 ? size - 1 : size;
+    if (part->as_integer() < 0 && i < 0) return low;
+    return std::clamp(i, low, std::max(low, high));
+  };
+  const std::int64_t from = clamp(start, by < 0 ? size - 1 : 0), to = clamp(stop, by < 0 ? -1 : size);
+  if (by == 1 && v.is_text()) {
+    return text_range(
+        e, v.as_text(), static_cast<std::size_t>(from), static_cast<std::size_t>(std::max(from, to)));
+  }
+  std::vector<value> items;
+  text_builder text;
+  std::vector<std::size_t> offsets; // of the code points, for text that is not ASCII
+  if (v.is_text() && !v.as_text().is_ascii()) {
+    e.memory().charge(v.as_text().length * sizeof(std::size_t));
+    for (std::size_t i = 0; i < v.as_text().bytes.size(); ++i) {
+      if ((static_cast<unsigned char>(v.as_text().bytes[i]) & 0xC0) != 0x80) offsets.push_back(i);
+    }
+    offsets.push_back(v.as_text().bytes.size());
+  }
+  for (std::int64_t i = from; by > 0 ? i < to : i > to;) {
+    e.step();
+    const auto at = static_cast<std::size_t>(i);
+    if (!v.is_text()) {
+      items.push_back(v.as_list().items[at]);
+    } else if (offsets.empty()) {
+      text.append(v.as_text(), at, at + 1);
+    } else {
+      text.append(v.as_text(), offsets[at], offsets[at + 1]);
+    }
+    if (__builtin_add_overflow(i, by, &i)) break;
+  }
+  return v.is_text() ? e.text(std::move(text), v.as_text().markup)
+                     : e.list(std::move(items), v.as_list().form);
+}
+
+std::size_t byte_offset(const text_object& t, std::size_t code_point) noexcept {
+  if (t.is_ascii()) return code_point;
+  if (code_point == t.length) return t.bytes.size();
+  std::size_t at = 0;
+  for (; code_point > 0; --code_point) {
+    do ++at;
+    while ((static_cast<unsigned char>(t.bytes[at]) & 0xC0) == 0x80);
+  }
+  return at;
+}
+
+value text_range(evaluation& e, const text_object& t, std::size_t begin, std::size_t end) {
+  if (!t.is_ascii()) e.step(scan_steps(t.bytes.size()));
+  text_builder out;
+  const std::size_t from = byte_offset(t, begin), to = byte_offset(t, end);
+  e.memory().charge(to - from);
+  out.append(t, from, to);
+  return e.text(std::move(out), t.markup);
+}
+
+} // namespace troupe::models::jinja
