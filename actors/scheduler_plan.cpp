@@ -65,11 +65,10 @@ void scheduler_core::open_ready(std::uint32_t running, std::int64_t available) {
 /// True when nothing runs yet, the batch has room, and the first to come has not waited `max_wait`.
 bool scheduler_core::waits_for_company(turn& t) {
   if (options_.max_wait <= duration::zero() || candidates_.size() >= options_.max_batch) return false;
+  for (const auto* s : seated_)
+    if (s->started && !s->paused) return false; // a stream under way, even if it waits for blocks
   auto first = time_point::max();
-  for (const auto& c : candidates_) {
-    if (c.s->started) return false;
-    first = std::min(first, c.s->ready_since);
-  }
+  for (const auto& c : candidates_) first = std::min(first, c.s->ready_since);
   if (first + options_.max_wait <= t.now) return false;
   retry_at_ = first + options_.max_wait;
   return true;

@@ -137,6 +137,20 @@ BOOST_AUTO_TEST_CASE(an_idle_scheduler_waits_for_company_no_longer_than_asked) {
   BOOST_TEST(s.entry(2) != nullptr);
 }
 
+BOOST_AUTO_TEST_CASE(a_stream_under_way_does_not_wait_for_company) {
+  scheduler_options o;
+  o.max_wait = milliseconds(10);
+  o.preempt_every = 1;
+  stage s(o);
+  s.submit(1, 4, 20);
+  s.now += milliseconds(10);
+  s.tell(alarm_rang{});
+  for (int i = 0; i < 5; ++i) {
+    BOOST_REQUIRE(s.running()); // though it is preempted after every step
+    s.finish_step();
+  }
+}
+
 BOOST_AUTO_TEST_CASE(a_full_batch_does_not_wait) {
   scheduler_options o;
   o.max_wait = milliseconds(10);

@@ -344,7 +344,7 @@ void simulation::check_seating(const std::vector<actors::scheduler_core::view>& 
   }
 }
 
-/// A shortage takes from the paused first, and never from the eldest of those who are not.
+/// A shortage takes from the paused first, and from others only for one who is their elder.
 void simulation::check_preemptions(
     const std::vector<actors::scheduler_core::view>& now_seen, std::string_view message) {
   bool took_active = false, spares_paused = false;
@@ -360,10 +360,11 @@ void simulation::check_preemptions(
     if (message != "blocks_reserved") continue;
     if (v.paused) continue;
     took_active = true;
-    const bool has_elder = std::any_of(now_seen.begin(), now_seen.end(), [&](const auto& w) {
-      return w.seated && !w.paused && std::pair(w.rank, w.id) < std::pair(v.rank, v.id);
+    const bool for_an_elder = std::any_of(now_seen.begin(), now_seen.end(), [&](const auto& w) {
+      return std::pair(w.rank, w.id) < std::pair(v.rank, v.id) &&
+             std::find(short_of_blocks_.begin(), short_of_blocks_.end(), w.id) != short_of_blocks_.end();
     });
-    require(has_elder, "the eldest was preempted", v.id.number);
+    require(for_an_elder, "preempted, but not for an elder", v.id.number);
   }
   require(
       !(took_active && spares_paused), "an active sequence was preempted while a paused one kept its blocks");

@@ -54,6 +54,10 @@ void make_settings(scenario& s, rng& r) {
     o.kv_low_watermark = 0.4 + 0.5 * r.unit();
     o.kv_high_watermark = o.kv_low_watermark + (1.0 - o.kv_low_watermark) * r.unit();
   }
+  if (r.chance(0.4)) { // seats for more than the pool holds: shortages must be met by preemption
+    o.kv_low_watermark = 1.0 + 3 * r.unit();
+    o.kv_high_watermark = o.kv_low_watermark + r.unit();
+  }
   s.model.end_permille = pick(r, {0U, 10U, 50U, 200U});
   s.model.vocabulary = pick(r, {4U, 16U, 48U});
   s.step_time = between(r, microseconds(50), milliseconds(3));

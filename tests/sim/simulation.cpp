@@ -162,10 +162,13 @@ void simulation::to_scheduler(party, Message&& m) {
       ++of(id).failed_steps;
       require(++of(id).failed_in_a_row <= 2, "tried again after two failed steps", id.number);
     }
-  if constexpr (std::is_same_v<message, actors::blocks_reserved>) shortage_ |= !m.shortages.empty();
-  if constexpr (std::is_same_v<message, actors::blocks_reserved>)
+  short_of_blocks_.clear();
+  if constexpr (std::is_same_v<message, actors::blocks_reserved>) {
+    shortage_ |= !m.shortages.empty();
+    for (const auto& x : m.shortages) short_of_blocks_.push_back(x.id);
     for (const auto& g : m.grants)
       for (const auto b : g.blocks) backend_.spoil(b, chance_());
+  }
   scheduler_.on(std::forward<Message>(m), now_, scheduler_effects_);
   carry_out_scheduler();
   check_scheduler(name);

@@ -156,7 +156,8 @@ class simulation {
   std::optional<kernels::step_result> old_answer_;
   std::uint64_t scheduler_alarm_ = 0;
   time_point scheduler_alarm_at_ = time_point::max();
-  std::uint64_t plan_seq_ = 0; ///< the newest step the scheduler planned
+  std::uint64_t plan_seq_ = 0;                      ///< the newest step the scheduler planned
+  std::vector<actors::request_id> short_of_blocks_; ///< in the answer that the scheduler handles
   std::uint64_t steps_launched_ = 0;
   std::size_t prompts_starved_ = 0;          ///< steps in a row without a prompt's row though one waits
   bool launched_ = false, shortage_ = false; ///< in this turn; since the last launch
