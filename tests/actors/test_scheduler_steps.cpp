@@ -141,14 +141,15 @@ BOOST_AUTO_TEST_CASE(a_stream_under_way_does_not_wait_for_company) {
   scheduler_options o;
   o.max_wait = milliseconds(10);
   o.preempt_every = 1;
-  stage s(o);
-  s.submit(1, 4, 20);
+  o.kv_low_watermark = o.kv_high_watermark = 100;
+  stage s(o, 8, 1, 64);
+  s.submit(1, 3, 20, 9);
   s.now += milliseconds(10);
   s.tell(alarm_rang{});
-  for (int i = 0; i < 5; ++i) {
-    BOOST_REQUIRE(s.running()); // though it is preempted after every step
-    s.finish_step();
-  }
+  s.submit(2, 5, 20, 0);
+  s.finish_step(); // 1 is preempted, and there is room for 2 only, who has just come
+  BOOST_TEST(s.running());
+  BOOST_TEST(s.entry(1) == nullptr);
 }
 
 BOOST_AUTO_TEST_CASE(a_full_batch_does_not_wait) {
