@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Measures the compute pool: the cost of a phase change, of waking for a step, and the loss when foreign
-// threads want the same CPUs. One line per figure; medians of several rounds.
+// threads want the same CPUs. One line per figure; medians of several rounds. usage: bench_pool [threads]
+// [--alone]
 #include "runtime/compute_pool.hpp"
 
 #include <algorithm>
@@ -8,6 +9,8 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <ctime>
 #include <thread>
 #include <vector>
 
@@ -77,6 +80,12 @@ int main(int argc, char** argv) {
       "step of 150 phases x 16 tiles: 1 thread %.2f ms, %u threads %.2f ms, speed-up %.2f\n", one * 1e3,
       threads, gang * 1e3, one / gang);
 
+  const auto cpu_before = std::clock();
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  const double idle = static_cast<double>(std::clock() - cpu_before) / CLOCKS_PER_SEC;
+  std::printf("CPU used by both idle pools: %.2f %% of one core\n", idle / 0.5 * 100);
+
+  if (argc > 2 && std::strcmp(argv[2], "--alone") == 0) return 0;
   // Foreign threads that never sleep, as many as the gang: a fair share of the CPUs would double the time.
   std::atomic<bool> stop{false};
   std::vector<std::thread> foreign;

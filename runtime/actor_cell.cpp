@@ -140,8 +140,9 @@ void actor_cell::drain() noexcept {
   box_.begin_run();
   bool more = false;
   for (std::uint32_t handled = 0;; ++handled) {
-    if (!obey(commands_.exchange(0, std::memory_order_seq_cst)))
-      return; // stopped: stays `running`, nobody posts again
+    std::uint32_t commands = commands_.load(std::memory_order_seq_cst);
+    if (commands != 0) commands = commands_.exchange(0, std::memory_order_seq_cst);
+    if (!obey(commands)) return; // stopped: stays `running`, nobody posts again
     if (phase_ == phase::suspended) break;
     if (handled == options_.drain_budget) {
       more = true;

@@ -197,4 +197,66 @@ BOOST_AUTO_TEST_CASE(the_status_names_what_waits_and_the_diagram_shows_the_reque
   BOOST_TEST(s.system.diagram(10).empty());
 }
 
+namespace {
+
+// A standing dialogue as between a scheduler and its executor: one control slot, used again and again.
+struct order {
+  reservation<struct boss_protocol> answer_slot;
+};
+struct report_back {
+  int steps = 0;
+};
+struct boss_protocol : protocol<control<report_back>> {
+  static constexpr std::string_view name = "boss";
+};
+struct hand_protocol : protocol<control<order>> {
+  static constexpr std::string_view name = "hand";
+};
+class hand final : public actor<hand_protocol> {
+ public:
+  void on(order&& m) {
+    if (send(m.answer_slot, report_back{++steps_}) != enqueue_result::ok) throw std::runtime_error("refused");
+  }
+
+ private:
+  int steps_ = 0;
+};
+class boss final : public actor<boss_protocol> {
+ public:
+  boss(ref<hand_protocol> h, int* steps) : hand_(h), orders_(h.reserve(100)), steps_(steps) {}
+  void on(report_back m) {
+    *steps_ = m.steps;
+    if (m.steps < 50) give(renew());
+  }
+
+ private:
+  void on_start() override { give(self().reserve(1)); }
+  void give(reservation<boss_protocol> slot) {
+    BOOST_TEST(slot.units() == 1U);
+    BOOST_TEST((send(orders_, order{std::move(slot)}) == enqueue_result::ok));
+  }
+  ref<hand_protocol> hand_;
+  reservation<hand_protocol> orders_;
+  int* steps_;
+};
+
+} // namespace
+
+BOOST_AUTO_TEST_CASE(a_renewed_slot_carries_a_dialogue_in_a_full_mailbox) {
+  stage s;
+  spawn_options roomy;
+  roomy.mailbox.control = {128, 1 << 20};
+  auto h = spawn<hand>(s.system, s.executor(), std::move(roomy)).value();
+  spawn_options tight;
+  tight.mailbox.control = {1, 1024}; // room for the one answer and nothing else
+  int steps = 0;
+  auto b = spawn<boss>(s.system, s.executor(), std::move(tight), h, &steps).value();
+  while (s.world.executor.step()) {
+    if (steps > 0 && steps < 50) BOOST_TEST(!b.reserve(1)); // never free for others in between
+  }
+  BOOST_TEST(steps == 50);
+  BOOST_TEST(b.load(message_class::control).messages == 0U);
+  BOOST_TEST(s.system.dead().counts().empty());
+}
+
 BOOST_AUTO_TEST_SUITE_END()
