@@ -213,10 +213,7 @@ void simulation::check_plan(const actors::run_step& step) {
 }
 
 void simulation::check_admission(const actors::admission_request& m) {
-  // Lower bounds of the use that the scheduler must see: what is held, whatever it expects to grow.
-  std::uint64_t held = 0;
-  for (const auto& v : seen_) held += v.held;
-  const double use = static_cast<double>(held) / scenario_.blocks;
+  const double use = scheduler_.kv_use(); // before the message; its parts are checked after every turn
   door_was_full_ = open_ && !draining_ && use >= scenario_.options.kv_high_watermark;
   door_was_shedding_ = open_ && !draining_ && use >= scenario_.options.kv_low_watermark &&
                        m.priority >= scenario_.options.low_priority;
@@ -282,6 +279,7 @@ void simulation::check_scheduler(std::string_view message) {
           "a request waits beyond the queue's timeout", v.id.number);
   }
   require(held <= scheduler_.committed_blocks(), "committed blocks do not cover those held");
+  require(now_seen.size() > 0 || scheduler_.committed_blocks() == 0, "blocks are committed to nobody");
   require(waiting == scheduler_.queued(), "the queue's count differs from who is in it");
   if (message == "admission_request") {
     const bool grew = now_seen.size() > seen_.size();
@@ -378,6 +376,8 @@ void simulation::check_bounds() {
     const auto id = p.core->id().number;
     if (p.script->deadline > duration::zero())
       require(now_ <= p.submitted + p.script->deadline + late, "still there after its deadline", id);
+    if (p.left_at != time_point::max())
+      require(now_ <= p.left_at + late + 16 * scenario_.step_time, "still there after its client left", id);
     if (p.silent_since != time_point::max())
       require(now_ <= p.silent_since + p.script->slow_consumer + late, "a slow reader is still there", id);
   }

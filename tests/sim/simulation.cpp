@@ -271,9 +271,11 @@ void simulation::carry_out_executor() {
           using effect_type = std::remove_reference_t<decltype(e)>;
           if constexpr (std::is_same_v<effect_type, actors::submit_step>)
             start_backend(std::move(e.input));
-          else if constexpr (std::is_same_v<effect_type, actors::check_rows>)
+          else if constexpr (std::is_same_v<effect_type, actors::check_rows>) {
+            require(e.step_seq > checked_step_, "a step's rows went to the guard twice");
+            checked_step_ = e.step_seq;
             mail_.push<actors::guard_protocol>(executor, guard, std::move(e));
-          else
+          } else
             mail_.push<actors::scheduler_protocol>(executor, scheduler, std::move(e));
         },
         effect);
@@ -385,6 +387,7 @@ void simulation::tokenise(participant& p) {
 void simulation::leave(participant& p) {
   if (p.over && chance_.below(2) == 0) return; // half of the late ones come all the same
   p.cancel_sent = true;
+  if (p.left_at == time_point::max()) p.left_at = now_;
   mail_.push<actors::request_protocol>(
       client, party_of(p), actors::client_cancel{p.core->id(), error{errc::cancelled, "left", {}, 0}});
 }

@@ -65,7 +65,7 @@ class simulation {
     lone_run expected;
     bool expects_refusal = false; ///< its prompt never fits
     time_point submitted{}, ended{}, told_at{},
-        paused_since = time_point::max(),
+        paused_since = time_point::max(), left_at = time_point::max(),
         silent_since = time_point::max(); ///< as the client sees it: its credit is used up
     bool accepted = false, over = false, retired = false, cancel_sent = false, prompt_asked = false;
     std::uint64_t next_seq = 0;
@@ -156,6 +156,7 @@ class simulation {
   std::optional<kernels::step_result> old_answer_;
   std::uint64_t scheduler_alarm_ = 0;
   time_point scheduler_alarm_at_ = time_point::max();
+  std::uint64_t checked_step_ = 0;                  ///< the last one whose rows went to the guard
   std::uint64_t plan_seq_ = 0;                      ///< the newest step the scheduler planned
   std::vector<actors::request_id> short_of_blocks_; ///< in the answer that the scheduler handles
   std::uint64_t steps_launched_ = 0;
