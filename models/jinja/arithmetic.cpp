@@ -9,11 +9,6 @@
 namespace troupe::models::jinja {
 namespace {
 
-/// Steps for looking at `bytes` of text: memory moves some tens of bytes in the time of one step.
-constexpr std::uint64_t scan_steps(std::size_t bytes) noexcept {
-  return 1 + bytes / 64;
-}
-
 std::string_view symbol_of(operation op) noexcept {
   switch (op) {
   case operation::add:
@@ -33,11 +28,6 @@ std::string_view symbol_of(operation op) noexcept {
   default:
     return "?";
   }
-}
-
-bool is_plain_sequence(const value& v) noexcept {
-  return v.is_text() ||
-         (v.is_list() && (v.as_list().form == list_form::list || v.as_list().form == list_form::tuple));
 }
 
 [[noreturn]] void fail_operands(evaluation& e, operation op, const value& a, const value& b) {

@@ -16,6 +16,11 @@
 
 namespace troupe::models::jinja {
 
+/// Steps for looking at `bytes` of text: memory moves some tens of bytes in the time of one step.
+constexpr std::uint64_t scan_steps(std::size_t bytes) noexcept {
+  return 1 + bytes / 64;
+}
+
 /// Bounds of one render. Beyond any of them it fails with a message that says which.
 struct limits {
   std::uint64_t steps = 10'000'000;                  ///< nodes visited, and work in proportion to sizes

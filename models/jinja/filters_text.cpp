@@ -252,7 +252,7 @@ std::optional<double> read_real(std::string_view text) {
   return negative ? -d : d;
 }
 
-std::optional<std::int64_t> read_integer(std::string_view text, std::int64_t base) {
+std::optional<std::int64_t> read_integer(evaluation& e, std::string_view text, std::int64_t base) {
   auto number = number_text(text);
   if (!number || number->empty()) return std::nullopt;
   std::string_view rest = *number;
@@ -275,12 +275,16 @@ std::optional<std::int64_t> read_integer(std::string_view text, std::int64_t bas
   std::int64_t out = 0;
   const auto parsed =
       std::from_chars(digits.data(), digits.data() + digits.size(), out, static_cast<int>(base));
-  if (parsed.ec != std::errc() || parsed.ptr != digits.data() + digits.size()) return std::nullopt;
+  if (parsed.ptr != digits.data() + digits.size()) return std::nullopt;
+  if (parsed.ec == std::errc::result_out_of_range) e.fail("an integer does not fit 64 bits");
+  if (parsed.ec != std::errc()) return std::nullopt;
   return out;
 }
 
-std::optional<std::int64_t> truncated(double d) noexcept {
-  if (!(std::abs(d) < 9.2e18)) return std::nullopt; // also NaN
+std::optional<std::int64_t> truncated(evaluation& e, double d) {
+  if (std::isnan(d)) return std::nullopt;
+  if (std::isinf(d)) e.fail("cannot convert float infinity to integer");
+  if (!(std::abs(d) < 9.2e18)) e.fail("an integer does not fit 64 bits");
   return static_cast<std::int64_t>(d);
 }
 
@@ -292,11 +296,12 @@ value filter_int(evaluation& e, const value& input, const arguments& a) {
   if (input.is_undefined()) e.fail_undefined(input);
   if (input.is_integral()) return value::of(input.as_integer());
   std::optional<std::int64_t> out;
-  if (input.is(value_type::real)) out = truncated(input.as_real());
+  if (input.is(value_type::real)) out = truncated(e, input.as_real());
   if (input.is_text()) {
-    out = read_integer(input.as_text().bytes, base);
+    out = read_integer(e, input.as_text().bytes, base);
     if (!out) { // "42.23" gives 42
-      if (const auto d = read_real(input.as_text().bytes)) out = truncated(*d);
+      if (const auto d = read_real(input.as_text().bytes))
+        out = std::isinf(*d) ? std::nullopt : truncated(e, *d);
     }
   }
   return out ? value::of(*out) : otherwise;

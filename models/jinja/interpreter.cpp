@@ -225,7 +225,7 @@ void interpreter::run_loop(const statement& s, const std::vector<value>& items, 
   scope_ = outer;
 }
 
-void interpreter::run_set_block(const statement& s) {
+text_builder interpreter::capture_body(const statement& s) {
   text_builder body;
   scope* const outer = scope_;
   scope_ = open_scope(outer);
@@ -235,22 +235,17 @@ void interpreter::run_set_block(const statement& s) {
     run(s.body);
   }
   scope_ = outer;
-  value v = text(std::move(body));
+  return body;
+}
+
+void interpreter::run_set_block(const statement& s) {
+  value v = text(capture_body(s));
   if (s.head) v = filter_chain(*s.head, v);
   assign(s.target, v);
 }
 
 void interpreter::run_filter_block(const statement& s) {
-  text_builder body;
-  scope* const outer = scope_;
-  scope_ = open_scope(outer);
-  open_names(s.unset);
-  {
-    const redirect to(*this, body);
-    run(s.body);
-  }
-  scope_ = outer;
-  emit(filter_chain(*s.head, text(std::move(body))));
+  emit(filter_chain(*s.head, text(capture_body(s))));
 }
 
 interpreter::flow interpreter::run_scope(const statement& s) {

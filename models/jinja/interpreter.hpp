@@ -43,6 +43,8 @@ class interpreter final : public evaluation {
   flow run(const statement& s);
   flow run_if(const statement& s);
   flow run_for(const statement& s);
+  /// What the body writes, in a scope of its own.
+  text_builder capture_body(const statement& s);
   void run_set_block(const statement& s);
   void run_call_block(const statement& s);
   void run_filter_block(const statement& s);

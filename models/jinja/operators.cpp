@@ -11,11 +11,6 @@
 namespace troupe::models::jinja {
 namespace {
 
-/// Steps for looking at `bytes` of text: memory moves some tens of bytes in the time of one step.
-constexpr std::uint64_t scan_steps(std::size_t bytes) noexcept {
-  return 1 + bytes / 64;
-}
-
 std::string_view symbol_of(operation op) noexcept {
   switch (op) {
   case operation::less:
@@ -31,12 +26,12 @@ std::string_view symbol_of(operation op) noexcept {
   }
 }
 
+} // namespace
+
 bool is_plain_sequence(const value& v) noexcept {
   return v.is_text() ||
          (v.is_list() && (v.as_list().form == list_form::list || v.as_list().form == list_form::tuple));
 }
-
-} // namespace
 
 void evaluation::fail_undefined(const value& v) const {
   fail(v.undefined_reason() ? v.undefined_reason()->bytes : "value is undefined");

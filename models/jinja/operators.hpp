@@ -9,6 +9,9 @@ namespace troupe::models::jinja {
 /// Python's name of the value's type: "str", "NoneType".
 std::string_view type_name(const value& v) noexcept;
 
+/// A str, list or tuple: what + and * join and repeat.
+bool is_plain_sequence(const value& v) noexcept;
+
 bool truth(const value& v) noexcept;
 bool equal(evaluation& e, const value& a, const value& b);
 /// One of < <= > >=. Throws for types that have no order.

@@ -25,7 +25,10 @@ class parser {
 
   std::unique_ptr<const syntax_tree> run() {
     tree_->body = statements({});
-    if (!unknown_.empty()) throw unknown_.front();
+    unknown_.insert(unknown_.end(), unknown_in_scopes_.begin(), unknown_in_scopes_.end());
+    const auto first = std::min_element(
+        unknown_.begin(), unknown_.end(), [](const auto& a, const auto& b) { return a.line < b.line; });
+    if (first != unknown_.end()) throw *first;
     resolve_names(*tree_);
     return std::move(tree_);
   }
@@ -208,6 +211,15 @@ class parser {
     return statements(ends);
   }
 
+  /// The body of a statement that opens a scope: conditions around it do not excuse unknown names inside.
+  block scope_until(words ends) {
+    std::vector<syntax_error> outer = std::exchange(unknown_, {});
+    block body = body_until(ends);
+    unknown_in_scopes_.insert(unknown_in_scopes_.end(), unknown_.begin(), unknown_.end());
+    unknown_ = std::move(outer);
+    return body;
+  }
+
   void statement_in(block& body, words ends) {
     if (!at(token_kind::name)) fail("tag name expected");
     const token& tag = now();
@@ -230,7 +242,7 @@ class parser {
       take();
       statement* s = make(statement_kind::generation, tag.line);
       const std::size_t loops = std::exchange(loops_, 0);
-      s->body = body_until({"endgeneration"});
+      s->body = scope_until({"endgeneration"});
       loops_ = loops;
       take();
       body.push_back(s);
@@ -280,9 +292,9 @@ class parser {
     if (skip_name("if")) s->condition = condition();
     s->recursive = skip_name("recursive");
     ++loops_;
-    s->body = body_until({"endfor", "else"});
+    s->body = scope_until({"endfor", "else"});
     --loops_;
-    if (skip_name("else")) s->otherwise = body_until({"endfor"});
+    if (skip_name("else")) s->otherwise = scope_until({"endfor"});
     expect_name("endfor");
     return s;
   }
@@ -299,7 +311,7 @@ class parser {
     statement* s = make(statement_kind::set_block, line);
     s->target = std::move(where);
     if (at_op("|")) s->head = filters(nullptr);
-    s->body = body_until({"endset"});
+    s->body = scope_until({"endset"});
     expect_name("endset");
     return s;
   }
@@ -329,7 +341,7 @@ class parser {
     signature(*s);
     const std::size_t loops = std::exchange(loops_, 0);
     macros_.push_back(s);
-    s->body = body_until({"endmacro"});
+    s->body = scope_until({"endmacro"});
     macros_.pop_back();
     loops_ = loops;
     expect_name("endmacro");
@@ -343,7 +355,7 @@ class parser {
     if (s->head->kind != expression_kind::call) fail("expected call");
     const std::size_t loops = std::exchange(loops_, 0);
     macros_.push_back(s);
-    s->body = body_until({"endcall"});
+    s->body = scope_until({"endcall"});
     macros_.pop_back();
     loops_ = loops;
     expect_name("endcall");
@@ -353,7 +365,7 @@ class parser {
   statement* filter_block() {
     statement* s = make(statement_kind::filter_block, take().line);
     s->head = filters(filter(nullptr));
-    s->body = body_until({"endfilter"});
+    s->body = scope_until({"endfilter"});
     expect_name("endfilter");
     return s;
   }
@@ -367,7 +379,7 @@ class parser {
       const expression* v = condition();
       s->bindings.emplace_back(std::move(where), v);
     }
-    s->body = body_until({"endwith"});
+    s->body = scope_until({"endwith"});
     expect_name("endwith");
     return s;
   }
@@ -817,6 +829,7 @@ class parser {
   std::vector<statement*> macros_; ///< macros and call blocks around the current expression
   std::vector<syntax_error>
       unknown_; ///< unknown filters and tests; those behind a condition fail only if reached
+  std::vector<syntax_error> unknown_in_scopes_;
   std::unique_ptr<syntax_tree> tree_;
 };
 

@@ -12,11 +12,6 @@
 namespace troupe::models::jinja {
 namespace {
 
-/// Steps for looking at `bytes` of text: memory moves some tens of bytes in the time of one step.
-constexpr std::uint64_t scan_steps(std::size_t bytes) noexcept {
-  return 1 + bytes / 64;
-}
-
 /// "dict object", as messages about missing attributes name a value.
 std::string object_name(const value& v) {
   if (v.is_none()) return "None";
