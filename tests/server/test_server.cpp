@@ -93,6 +93,7 @@ struct running_server {
     e.threads = 1;
     o.port = 0;
     o.tcp_port = 0;
+    o.limits.ping_interval = std::chrono::hours(1); // these clients answer no pings, however slow the machine
     the_engine.emplace(io.get_executor(), std::move(e));
     the_server.emplace(*the_engine, std::move(o));
     the_server->listen().value();
