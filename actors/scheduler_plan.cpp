@@ -102,8 +102,8 @@ void scheduler_core::share_budget() {
     std::sort(candidates_.begin(), candidates_.end(), longest_waiting);
     candidates_.resize(options_.max_batch);
   }
-  const auto decodes = std::stable_partition(
-      candidates_.begin(), candidates_.end(), [](const candidate& c) { return c.rows == 1; });
+  const auto decodes =
+      std::partition(candidates_.begin(), candidates_.end(), [](const candidate& c) { return c.rows == 1; });
   const auto decode_count = static_cast<std::uint32_t>(decodes - candidates_.begin());
   std::uint32_t budget = options_.max_step_tokens;
   std::uint32_t for_decode = budget;

@@ -60,7 +60,9 @@ void make_settings(scenario& s, rng& r) {
   }
   s.model.end_permille = pick(r, {0U, 10U, 50U, 200U});
   s.model.vocabulary = pick(r, {4U, 16U, 48U});
-  s.step_time = between(r, microseconds(50), milliseconds(3));
+  // A third of the steps end before the mail of the last one is read.
+  s.step_time = r.chance(0.3) ? between(r, duration(0), microseconds(20))
+                              : between(r, microseconds(50), milliseconds(3));
   s.hop = pick<duration>(r, {duration(0), microseconds(2), microseconds(50)});
   if (r.chance(0.3)) s.lazy = in(r, 0, 5);
   if (r.chance(0.2)) s.model_loads = between(r, duration(0), milliseconds(5));
