@@ -55,9 +55,10 @@ fuzz() {
 
 # report NAME: one line with the share of lines; the sources are those of the target's "covers:" lines.
 report() {
-  local name=$1 work=$build/run/$1 sources share
-  # Unquoted: the lines hold several names, with wildcards.
-  sources=($(sed -n 's|^// covers: ||p' "tests/fuzz/fuzz_$name.cpp"))
+  local name=$1 work=$build/run/$1 covers sources share
+  covers=$(sed -n 's|^// covers: ||p' "tests/fuzz/fuzz_$name.cpp" | tr '\n' ' ')
+  # Unquoted: several names, with wildcards.
+  sources=($covers)
   if [[ ${#sources[@]} -eq 0 ]]; then
     echo "$name: tests/fuzz/fuzz_$name.cpp has no line \"// covers: SOURCES\""
     return 1
@@ -68,7 +69,7 @@ report() {
     python3 -c 'import json, sys
 lines = json.load(sys.stdin)["data"][0]["totals"]["lines"]
 print("%.1f" % (100 * lines["covered"] / max(lines["count"], 1)))')
-  printf '%s: %s %% of lines of %s\n' "$name" "$share" "${sources[*]}"
+  printf '%s: %s %% of lines of %s\n' "$name" "$share" "${covers% }"
   if [[ $lines == yes ]]; then
     llvm-cov-19 show "${program[@]}" "${sources[@]}" | awk '/^[^ ].*:$/ { file = $0 } /^ *[0-9]+\| +0\|/ { print file $0 }'
   fi
