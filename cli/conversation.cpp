@@ -14,6 +14,11 @@
 #include <cstdio>
 #include <unistd.h>
 
+#if defined(__GNUC__) && !defined(__clang__)
+// g++ 12 takes the frame allocator of Asio's coroutines, when it is inlined, for a mismatched pair.
+#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
+#endif
+
 namespace troupe::cli {
 
 namespace asio = boost::asio;
