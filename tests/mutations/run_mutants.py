@@ -37,14 +37,14 @@ def copy_tree(to):
 
 
 def build(tree, jobs):
-    command = ["ninja", "-C", str(tree / "build"), f"-j{jobs}", "tests/sim/troupe-sim"]
+    command = ["ninja", "-C", str(tree / "build"), f"-j{jobs}", "troupe-sim"]
     r = subprocess.run(command, capture_output=True, text=True)
     return None if r.returncode == 0 else r.stdout[-2000:] + r.stderr[-2000:]
 
 
 def run(tree, seeds, timeout):
     """What the seeds said of this build: (found, one line)."""
-    command = [str(tree / "build/tests/sim/troupe-sim"), "--seeds", seeds]
+    command = [str(tree / "build/troupe-sim"), "--seeds", seeds]
     try:
         r = subprocess.run(command, capture_output=True, text=True, timeout=timeout)
     except subprocess.TimeoutExpired:

@@ -115,7 +115,8 @@ make_client(const scenario& s, const features& f, rng& r, duration spread, std::
   c.tokenising = r.chance(0.5) ? duration(0) : between(r, duration(0), milliseconds(4));
   c.tokenising_fails = f.tokenising_fails && r.chance(0.2);
   if (f.cancels && r.chance(0.3)) c.leaves_at = in(r, 0, 12);
-  if (f.cancels && r.chance(0.3)) c.leaves_after = between(r, duration(0), spread + milliseconds(20));
+  if (f.cancels && r.chance(0.3)) // a third while the door is still thinking
+    c.leaves_after = between(r, duration(0), r.chance(0.3) ? microseconds(40) : spread + milliseconds(20));
   c.poison = f.poison && r.chance(0.2);
   if (f.not_finite && r.chance(0.3)) c.not_finite_token = in(r, 0, 8);
   return c;
