@@ -243,14 +243,14 @@ BOOST_AUTO_TEST_CASE(bad_vocabularies_are_refused_with_the_place) {
   refused([](vocabulary& v) { v.model = "rwkv"; }, "gpt2", errc::unsupported);
 }
 
-BOOST_AUTO_TEST_CASE(a_megabyte_of_anything_is_encoded_in_near_linear_time) {
-  constexpr std::size_t n = 1'000'000;
-  std::vector<std::string> texts;
+BOOST_AUTO_TEST_CASE(a_long_run_of_anything_is_encoded_in_near_linear_time) {
+  constexpr std::size_t n = 200'000;
+  std::vector<std::string> texts{std::string(1'000'000, 'a'), std::string(1'000'000, ' ')};
   for (const std::string_view unit :
        {"a", " ", "'", "\n", " \n", "1", "!", "\xFF", "<|", "<|end|", "\xE4\xB8\x80"}) {
     std::string text;
     while (text.size() < n) text += unit;
-    texts.push_back(text);
+    // What follows decides whether a regex has to turn back.
     texts.push_back(text + "x");
     texts.push_back(text + "\u4e00");
   }
@@ -263,7 +263,7 @@ BOOST_AUTO_TEST_CASE(a_megabyte_of_anything_is_encoded_in_near_linear_time) {
       std::size_t bytes = 0;
       for (const token_id id : encode(*t, text, {.parse_special = true})) bytes += t->bytes_of(id).size();
       BOOST_TEST(bytes == text.size());
-      // Quadratic work would take hours; the bound leaves room for sanitizers on a busy machine.
+      // Quadratic work would take an hour; the bound leaves room for sanitizers on a busy machine.
       const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
       BOOST_TEST_CONTEXT(family << ": " << text.substr(0, 8)) BOOST_TEST(took.count() < 30.0);
     }
