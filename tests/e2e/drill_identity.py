@@ -118,6 +118,8 @@ async def scenario(d):
     ]
     for label, settings, stagger_s in variants:
         for door in DOORS:
+            if not d.wanted(f"{label}, {door}"):
+                continue
             async with d.serve(settings) as server:
                 await under_load(d, server, f"{label}, {door}", door, label, work, reference, choose, stagger_s)
 

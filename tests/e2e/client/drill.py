@@ -23,6 +23,7 @@ def options_of(description, arguments=None):
     parser.add_argument("--model", help="GGUF file; default: the default model, with --quick the tiny one")
     parser.add_argument("--quick", action="store_true", help="the small form, on the tiny model")
     parser.add_argument("--seed", type=int, default=1, help="of the drill's own choices")
+    parser.add_argument("--only", default="", metavar="TEXT", help="the parts whose name holds TEXT")
     options = parser.parse_args(arguments)
     if options.model is None:
         options.model = TINY_MODEL if options.quick else default_model()
@@ -75,8 +76,14 @@ class Drill:
     def equal(self, got, expected, what):
         return self.expect(got == expected, what, expected, got)
 
+    def wanted(self, name):
+        return self.options.only in name
+
     async def part(self, name, work):
         """Awaits one part; an exception in it fails the part, and the next one runs all the same."""
+        if not self.wanted(name):
+            work.close()
+            return
         before = len(self.failures)
         try:
             await work
