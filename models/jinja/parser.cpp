@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Template source to syntax tree: recursive descent, Jinja's precedence.
+// Template source to syntax tree: recursive descent, Jinja's precedence. One grammar, so longer than usual: its rules
+// call each other in a circle and share the depth bound.
 #include "models/jinja/parser.hpp"
 
 #include "models/jinja/lexer.hpp"

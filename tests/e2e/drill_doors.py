@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The three doors from outside: strictness, errors, framing, answers in every form, and the end of the server."""
+"""The three doors from outside: strictness, errors, framing, answers in every form, and the end of the server.
+
+Longer than usual: a list of cases, each a few lines, that is read from top to bottom.
+"""
 import asyncio
 import base64
 import json

@@ -47,7 +47,7 @@ class SlowReader:
 
     async def read(self):
         while await self.wire.fill(1):
-            await asyncio.sleep(1)
+            await asyncio.sleep(1)  # the slowness under test, not a wait for anything
 
     async def stop(self):
         self.task.cancel()
