@@ -18,14 +18,6 @@ namespace troupe::cli {
 
 namespace {
 
-// Setting flags are kept as text and read by the property table, whose messages are the same as for the file.
-struct setting_flag {
-  const config::property* row;
-  std::string text;
-  bool on = false;
-  CLI::Option* option;
-};
-
 std::string range(const std::string& least, const std::string& most) {
   return least + " to " + most;
 }
@@ -39,6 +31,15 @@ std::string number_text(Number value) {
 } // namespace
 
 struct arguments::state {
+  // Setting flags are kept as text and read by the property table, whose messages are the same as for the
+  // file.
+  struct setting_flag {
+    const config::property* row;
+    std::string text;
+    bool on = false;
+    CLI::Option* option;
+  };
+
   std::string command;
   CLI::App app;
   config::settings* settings = nullptr;
@@ -164,7 +165,7 @@ void arguments::settings(config::settings& into, std::span<const std::string_vie
   for (const config::property& row : config::properties()) {
     const std::string_view group = row.name.substr(0, row.name.find('.'));
     if (row.flag.empty() || std::find(groups.begin(), groups.end(), group) == groups.end()) continue;
-    setting_flag& flag = state_->flags.emplace_back(setting_flag{&row, {}, false, nullptr});
+    state::setting_flag& flag = state_->flags.emplace_back(state::setting_flag{&row, {}, false, nullptr});
     std::string help(row.help);
     if (const std::string allowed = row.allowed(); !allowed.empty()) help += " (" + allowed + ')';
     std::string names(row.flag);

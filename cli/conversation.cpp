@@ -2,6 +2,8 @@
 // The terminal side of `troupe run`.
 #include "cli/conversation.hpp"
 
+#include "cli/awaited_values.hpp"
+
 #include "cli/text.hpp"
 
 #include <boost/asio/as_tuple.hpp>
@@ -26,7 +28,6 @@ namespace json = boost::json;
 
 namespace {
 
-constexpr auto values = asio::as_tuple(asio::use_awaitable);
 constexpr const char* prompt_mark = "> ";
 constexpr int interrupted = 130; // what shells give a program ended by Ctrl-C
 

@@ -42,17 +42,15 @@ std::string feature_line(const kernels::cpu_features& cpu) {
   return out.empty() ? "none of AVX2 and above" : out;
 }
 
-void row(const char* name, const std::string& text) {
-  std::printf("%-10s %s\n", name, text.c_str());
-}
-
 void look_at_processor(std::vector<problem>& problems) {
   const kernels::cpu_features& cpu = kernels::this_cpu();
   const machine_facts machine = read_machine();
-  row("cpu", (cpu.model.empty() ? "unknown model" : cpu.model) + ", " + std::to_string(machine.processors) +
+  print_fact(
+      "cpu", (cpu.model.empty() ? "unknown model" : cpu.model) + ", " + std::to_string(machine.processors) +
                  " processors");
-  row("features", feature_line(cpu));
-  row("kernels", std::string(kernels::isa_name(kernels::kernels_for(kernels::best_isa()).level)) +
+  print_fact("features", feature_line(cpu));
+  print_fact(
+      "kernels", std::string(kernels::isa_name(kernels::kernels_for(kernels::best_isa()).level)) +
                      " (others: --isa NAME)");
   if (kernels::best_isa() == kernels::isa::ref)
     problems.push_back(
@@ -66,8 +64,8 @@ void look_at_memory(const catalogue_model& model, std::vector<problem>& problems
       human_bytes(machine.memory_available) + " available of " + human_bytes(machine.memory_total);
   if (machine.memory_limit != 0)
     text += ", limited to " + human_bytes(machine.memory_limit) + " by its control group";
-  row("memory", text);
-  row("files", std::to_string(machine.open_files) + " may be open at once");
+  print_fact("memory", text);
+  print_fact("files", std::to_string(machine.open_files) + " may be open at once");
   // The weights are held twice while they are packed; 256 MiB hold keys, values and buffers of a small
   // server.
   const std::uint64_t needed = 2 * model.bytes + (256U << 20);
@@ -89,15 +87,15 @@ void look_at_model(const catalogue_model& model, std::vector<problem>& problems)
   namespace fs = std::filesystem;
   const fs::path cache = model_cache(), file = cache / model.file;
   std::error_code code;
-  row("cache", cache.string());
+  print_fact("cache", cache.string());
   if (fs::exists(file, code)) {
     const auto hash = sha256_of_file(file);
     const bool intact = hash && *hash == model.sha256;
-    row("model", model.name + (intact ? ", intact" : ", damaged"));
+    print_fact("model", model.name + (intact ? ", intact" : ", damaged"));
     if (!intact) problems.push_back({file.string() + " is damaged", "troupe pull " + model.name, true});
     return;
   }
-  row("model", model.name + ", not fetched");
+  print_fact("model", model.name + ", not fetched");
   problems.push_back({"the default model is not on this machine", "troupe pull " + model.name, true});
   fs::path parent = cache;
   while (!parent.empty() && !fs::exists(parent, code) && parent != parent.parent_path())

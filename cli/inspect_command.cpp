@@ -18,21 +18,22 @@ struct type_sum {
   std::uint64_t tensors = 0, elements = 0, bytes = 0;
 };
 
-void row(const char* name, const std::string& text) {
-  std::printf("%-14s %s\n", name, text.c_str());
-}
-
 void print_shape(const models::model_config& shape) {
   const auto number = [](std::uint64_t n) { return std::to_string(n); };
-  row("architecture", shape.architecture + (shape.name.empty() ? "" : ", \"" + one_line(shape.name) + '"'));
-  row("layers", number(shape.layers) + ", hidden " + number(shape.hidden) + ", feed-forward " +
+  print_fact(
+      "architecture", shape.architecture + (shape.name.empty() ? "" : ", \"" + one_line(shape.name) + '"'));
+  print_fact(
+      "layers", number(shape.layers) + ", hidden " + number(shape.hidden) + ", feed-forward " +
                     number(shape.intermediate));
-  row("attention", number(shape.heads) + " heads, " + number(shape.kv_heads) + " of keys and values, " +
+  print_fact(
+      "attention", number(shape.heads) + " heads, " + number(shape.kv_heads) + " of keys and values, " +
                        number(shape.head_dim) + " wide");
-  row("vocabulary",
+  print_fact(
+      "vocabulary",
       number(shape.vocab) + " tokens" + (shape.tied_head ? ", head tied to the embedding" : ""));
-  row("context", number(shape.context) + " positions");
-  row("KV per token",
+  print_fact("context", number(shape.context) + " positions");
+  print_fact(
+      "KV per token",
       human_bytes(std::uint64_t{4} * shape.layers * shape.kv_heads * shape.head_dim) + " at 16 bits");
 }
 
@@ -48,7 +49,8 @@ int inspect_command(const std::vector<std::string>& words) {
   options.flag("--metadata", metadata, "list every metadata key");
   if (!options.parse(words)) return 0;
   const auto file = models::gguf_file::open(resolve_model(path)).value();
-  row("file", one_line(file.name()) + ", " + human_bytes(file.file_bytes()) + ", GGUF version " +
+  print_fact(
+      "file", one_line(file.name()) + ", " + human_bytes(file.file_bytes()) + ", GGUF version " +
                   std::to_string(file.version()) + ", aligned to " + std::to_string(file.alignment()));
   const auto shape = models::read_model_config(file);
   if (shape) print_shape(*shape);
@@ -62,9 +64,11 @@ int inspect_command(const std::vector<std::string>& words) {
     sum.bytes += tensor.data.size();
     parameters += tensor.elements;
   }
-  row("parameters", std::to_string(parameters) + " in " + std::to_string(file.tensors().size()) + " tensors");
+  print_fact(
+      "parameters", std::to_string(parameters) + " in " + std::to_string(file.tensors().size()) + " tensors");
   for (const auto& [name, sum] : sums)
-    row("", std::string(name) + ": " + std::to_string(sum.tensors) + " tensors, " +
+    print_fact(
+        "", std::string(name) + ": " + std::to_string(sum.tensors) + " tensors, " +
                 std::to_string(sum.elements) + " elements, " + human_bytes(sum.bytes));
   if (metadata)
     for (const models::gguf_value& value : file.metadata())

@@ -2,6 +2,8 @@
 // One coroutine per request in flight, all on one thread.
 #include "cli/load_generator.hpp"
 
+#include "cli/awaited_values.hpp"
+
 #include "cli/http_response_reader.hpp"
 #include "runtime/base/error.hpp"
 
@@ -30,7 +32,6 @@ namespace json = boost::json;
 using tcp = asio::ip::tcp;
 using clock = std::chrono::steady_clock;
 
-constexpr auto values = asio::as_tuple(asio::use_awaitable);
 
 double seconds(clock::duration d) {
   return std::chrono::duration<double>(d).count();

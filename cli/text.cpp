@@ -39,4 +39,8 @@ std::string human_bytes(std::uint64_t bytes) {
   return text.data();
 }
 
+void print_fact(const char* name, const std::string& text) {
+  std::printf("%-14s %s\n", name, text.c_str());
+}
+
 } // namespace troupe::cli

@@ -15,4 +15,7 @@ std::string one_line(std::string_view text);
 /// "98.4 MB", "256.0 MiB" with three or four digits, in binary units.
 std::string human_bytes(std::uint64_t bytes);
 
+/// A line of a report on standard output: the name in a column of its own, then the text.
+void print_fact(const char* name, const std::string& text);
+
 } // namespace troupe::cli

@@ -42,7 +42,7 @@ error wrong(const property& row, std::string_view value) {
   return {errc::bad_config, std::move(message), std::string(row.name), 0};
 }
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   constexpr char digits[] = "0123456789ABCDEF";
   std::string out = "\"";
   for (const char c : text) {
@@ -124,11 +124,11 @@ std::string property::toml(const settings& from) const {
         const auto& value = get(all);
         using type = value_of<Field>;
         if constexpr (std::is_same_v<type, std::string>)
-          return quoted(value);
+          return in_quotes(value);
         else if constexpr (std::is_same_v<type, bool>)
           return value ? "true" : "false";
         else if constexpr (std::is_same_v<type, std::uint64_t>)
-          return quoted(format_bytes(value));
+          return in_quotes(format_bytes(value));
         else if constexpr (std::is_same_v<type, double>) {
           std::string number = shortest(value);
           if (number.find_first_of(".e") == std::string::npos) number += ".0";
@@ -153,26 +153,26 @@ result<void> property::set_text(settings& into, std::string_view value) const {
           if (!choices.empty()) {
             const auto list = words(choices);
             const std::string_view sought = value.empty() ? std::string_view("-") : value;
-            if (std::find(list.begin(), list.end(), sought) == list.end()) return wrong(*this, quoted(value));
+            if (std::find(list.begin(), list.end(), sought) == list.end()) return wrong(*this, in_quotes(value));
           }
           get(into) = value;
           return {};
         } else if constexpr (std::is_same_v<type, bool>) {
-          if (value != "true" && value != "false") return wrong(*this, quoted(value));
+          if (value != "true" && value != "false") return wrong(*this, in_quotes(value));
           return set_switch(into, value == "true");
         } else if constexpr (std::is_same_v<type, std::uint64_t>) {
           const auto bytes = parse_bytes(value);
-          if (!bytes || static_cast<double>(*bytes) > largest_exact) return wrong(*this, quoted(value));
+          if (!bytes || static_cast<double>(*bytes) > largest_exact) return wrong(*this, in_quotes(value));
           return set_integer(into, static_cast<std::int64_t>(*bytes));
         } else if constexpr (std::is_same_v<type, double>) {
           double number = 0;
           const auto [end, code] = std::from_chars(value.data(), value.data() + value.size(), number);
-          if (code != std::errc{} || end != value.data() + value.size()) return wrong(*this, quoted(value));
+          if (code != std::errc{} || end != value.data() + value.size()) return wrong(*this, in_quotes(value));
           return set_fraction(into, number);
         } else {
           std::int64_t number = 0;
           const auto [end, code] = std::from_chars(value.data(), value.data() + value.size(), number);
-          if (code != std::errc{} || end != value.data() + value.size()) return wrong(*this, quoted(value));
+          if (code != std::errc{} || end != value.data() + value.size()) return wrong(*this, in_quotes(value));
           return set_integer(into, number);
         }
       },
@@ -237,7 +237,7 @@ result<std::uint64_t> parse_bytes(std::string_view text) {
   const auto [rest, code] =
       std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
   const error bad{
-      errc::bad_config, quoted(text) + " is not a size; write for example 256MiB or 1.5GiB", {}, 0};
+      errc::bad_config, in_quotes(text) + " is not a size; write for example 256MiB or 1.5GiB", {}, 0};
   if (code != std::errc{} || !(number >= 0)) return bad;
   std::string_view unit(rest, static_cast<std::size_t>(text.data() + text.size() - rest));
   if (unit.empty()) unit = "B";

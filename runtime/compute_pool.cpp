@@ -55,64 +55,6 @@ std::vector<int> usable_cpus() {
   return cpus;
 }
 
-// Wall time per phase name. One writer at a time (whoever completes a phase), any readers.
-class profile_table {
- public:
-  void add(const char* name, std::uint64_t tiles, std::uint64_t ns) noexcept {
-    auto& e = find(name);
-    e.calls.fetch_add(1, std::memory_order_relaxed);
-    e.tiles.fetch_add(tiles, std::memory_order_relaxed);
-    e.wall_ns.fetch_add(ns, std::memory_order_relaxed);
-  }
-  std::vector<phase_profile> read() const {
-    std::vector<phase_profile> out;
-    const auto used = used_.load(std::memory_order_acquire);
-    for (std::size_t i = 0; i < used; ++i) {
-      const auto& e = entries_[i];
-      const auto calls = e.calls.load(std::memory_order_relaxed);
-      if (calls == 0) continue;
-      // The same literal may have an address per translation unit.
-      auto at = std::find_if(out.begin(), out.end(), [&](const auto& p) { return p.name == e.name; });
-      if (at == out.end()) at = out.insert(out.end(), phase_profile{e.name, 0, 0, 0});
-      at->calls += calls;
-      at->tiles += e.tiles.load(std::memory_order_relaxed);
-      at->wall_ns += e.wall_ns.load(std::memory_order_relaxed);
-    }
-    return out;
-  }
-  void reset() noexcept {
-    for (auto& e : entries_) {
-      e.calls.store(0, std::memory_order_relaxed);
-      e.tiles.store(0, std::memory_order_relaxed);
-      e.wall_ns.store(0, std::memory_order_relaxed);
-    }
-  }
-
- private:
-  struct entry {
-    const char* name = "";
-    std::atomic<std::uint64_t> calls{0}, tiles{0}, wall_ns{0};
-  };
-  static constexpr std::size_t names = 256; // more than that share the last entry
-  static constexpr std::size_t buckets = 1024;
-
-  entry& find(const char* name) noexcept {
-    auto bucket = (reinterpret_cast<std::uintptr_t>(name) * 0x9E3779B97F4A7C15U >> 32) % buckets;
-    for (; index_[bucket] != 0; bucket = (bucket + 1) % buckets)
-      if (entries_[index_[bucket] - 1U].name == name) return entries_[index_[bucket] - 1U];
-    const auto used = used_.load(std::memory_order_relaxed);
-    if (used == names) return entries_[names - 1];
-    entries_[used].name = used + 1 == names ? "(other phases)" : name;
-    if (used + 1 != names) index_[bucket] = static_cast<std::uint16_t>(used + 1);
-    used_.store(used + 1, std::memory_order_release);
-    return entries_[used];
-  }
-
-  std::array<entry, names> entries_;
-  std::array<std::uint16_t, buckets> index_{}; // entry number + 1, 0 = free
-  std::atomic<std::size_t> used_{0};
-};
-
 std::uint64_t now_ns() noexcept {
   return static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
 }
@@ -131,6 +73,64 @@ std::uint64_t now_ns() noexcept {
 // - Whoever reports the last tile opens the next phase, or ends the region.
 // - `stamp` changes after every opening and every end: the one word that idle threads watch and sleep on.
 struct compute_pool::gang {
+  // Wall time per phase name. One writer at a time (whoever completes a phase), any readers.
+  class profile_table {
+   public:
+    void add(const char* name, std::uint64_t tiles, std::uint64_t ns) noexcept {
+      auto& e = find(name);
+      e.calls.fetch_add(1, std::memory_order_relaxed);
+      e.tiles.fetch_add(tiles, std::memory_order_relaxed);
+      e.wall_ns.fetch_add(ns, std::memory_order_relaxed);
+    }
+    std::vector<phase_profile> read() const {
+      std::vector<phase_profile> out;
+      const auto used = used_.load(std::memory_order_acquire);
+      for (std::size_t i = 0; i < used; ++i) {
+        const auto& e = entries_[i];
+        const auto calls = e.calls.load(std::memory_order_relaxed);
+        if (calls == 0) continue;
+        // The same literal may have an address per translation unit.
+        auto at = std::find_if(out.begin(), out.end(), [&](const auto& p) { return p.name == e.name; });
+        if (at == out.end()) at = out.insert(out.end(), phase_profile{e.name, 0, 0, 0});
+        at->calls += calls;
+        at->tiles += e.tiles.load(std::memory_order_relaxed);
+        at->wall_ns += e.wall_ns.load(std::memory_order_relaxed);
+      }
+      return out;
+    }
+    void reset() noexcept {
+      for (auto& e : entries_) {
+        e.calls.store(0, std::memory_order_relaxed);
+        e.tiles.store(0, std::memory_order_relaxed);
+        e.wall_ns.store(0, std::memory_order_relaxed);
+      }
+    }
+
+   private:
+    struct entry {
+      const char* name = "";
+      std::atomic<std::uint64_t> calls{0}, tiles{0}, wall_ns{0};
+    };
+    static constexpr std::size_t names = 256; // more than that share the last entry
+    static constexpr std::size_t buckets = 1024;
+
+    entry& find(const char* name) noexcept {
+      auto bucket = (reinterpret_cast<std::uintptr_t>(name) * 0x9E3779B97F4A7C15U >> 32) % buckets;
+      for (; index_[bucket] != 0; bucket = (bucket + 1) % buckets)
+        if (entries_[index_[bucket] - 1U].name == name) return entries_[index_[bucket] - 1U];
+      const auto used = used_.load(std::memory_order_relaxed);
+      if (used == names) return entries_[names - 1];
+      entries_[used].name = used + 1 == names ? "(other phases)" : name;
+      if (used + 1 != names) index_[bucket] = static_cast<std::uint16_t>(used + 1);
+      used_.store(used + 1, std::memory_order_release);
+      return entries_[used];
+    }
+
+    std::array<entry, names> entries_;
+    std::array<std::uint16_t, buckets> index_{}; // entry number + 1, 0 = free
+    std::atomic<std::size_t> used_{0};
+  };
+
   struct alignas(line) share {
     std::atomic<std::uint64_t> word{0}; // phase sequence (40 bits) and unclaimed tiles (24 bits)
   };

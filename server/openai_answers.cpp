@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/openai_answers.hpp"
 
+#include "server/json_text.hpp"
+
 #include "server/status_table.hpp"
 #include "server/websocket_codec.hpp"
 
@@ -17,10 +19,6 @@ namespace json = boost::json;
 
 // JSON has no infinities; this is what other servers say for "impossible".
 constexpr double lowest_logprob = -9999.0;
-
-json::string text(std::string_view s) {
-  return json::string(json::string_view(s.data(), s.size()));
-}
 
 json::array ids(std::span<const std::int32_t> tokens) {
   return json::array(tokens.begin(), tokens.end());
@@ -58,7 +56,7 @@ json::object completion_logprobs(
   json::array tokens, values, alternatives, offsets;
   for (std::size_t i = 0; i < drawn.size(); ++i) {
     const std::string name = token_name(drawn[i].text);
-    tokens.push_back(text(name));
+    tokens.push_back(to_json(name));
     values.push_back(finite(drawn[i].logprob));
     offsets.push_back(offset);
     offset += characters(drawn[i].text);
@@ -85,7 +83,7 @@ json::object chat_token(const scored_token& t) {
   json::array bytes;
   for (const char c : t.text) bytes.push_back(static_cast<unsigned char>(c));
   return {
-      {"token", text(to_valid_utf8(t.text))}, {"logprob", finite(t.logprob)}, {"bytes", std::move(bytes)}};
+      {"token", to_json(to_valid_utf8(t.text))}, {"logprob", finite(t.logprob)}, {"bytes", std::move(bytes)}};
 }
 
 json::object
@@ -113,20 +111,20 @@ json::object usage_object(const usage& u) {
 json::object error_object(
     std::string_view message, std::string_view type, std::string_view param, std::string_view code,
     std::uint32_t retry_after_ms) {
-  json::object inner{{"message", text(to_valid_utf8(message))}, {"type", text(type)}};
-  inner["param"] = param.empty() ? json::value(nullptr) : json::value(text(to_valid_utf8(param)));
-  inner["code"] = text(code);
+  json::object inner{{"message", to_json(to_valid_utf8(message))}, {"type", to_json(type)}};
+  inner["param"] = param.empty() ? json::value(nullptr) : json::value(to_json(to_valid_utf8(param)));
+  inner["code"] = to_json(code);
   if (retry_after_ms > 0) inner["retry_after_ms"] = retry_after_ms;
   return {{"error", std::move(inner)}};
 }
 
 json::object envelope(const answer_meta& meta, std::string_view object) {
   json::object out{
-      {"id", text(meta.id)},
-      {"object", text(object)},
+      {"id", to_json(meta.id)},
+      {"object", to_json(object)},
       {"created", meta.created},
-      {"model", text(meta.model)}};
-  if (!meta.system_fingerprint.empty()) out["system_fingerprint"] = text(meta.system_fingerprint);
+      {"model", to_json(meta.model)}};
+  if (!meta.system_fingerprint.empty()) out["system_fingerprint"] = to_json(meta.system_fingerprint);
   return out;
 }
 
@@ -144,10 +142,10 @@ chunk(const answer_meta& meta, const std::string* content, json::value finish, s
   json::object choice{{"index", index}};
   if (meta.api == openai_api::chat) {
     json::object delta;
-    if (content) delta["content"] = text(*content);
+    if (content) delta["content"] = to_json(*content);
     choice["delta"] = std::move(delta);
   } else {
-    choice["text"] = text(content ? *content : std::string());
+    choice["text"] = to_json(content ? *content : std::string());
   }
   choice["logprobs"] = nullptr;
   choice["finish_reason"] = std::move(finish);
@@ -163,7 +161,7 @@ json::object& first_choice(json::object& o) {
 
 json::object model_object(std::string_view name, std::uint32_t context_tokens, std::int64_t created) {
   return {
-      {"id", text(name)},
+      {"id", to_json(name)},
       {"object", "model"},
       {"created", created},
       {"owned_by", "troupe"},
@@ -221,16 +219,16 @@ std::string openai_completion(const answer_meta& meta, const completion& whole) 
   json::object choice{{"index", 0}};
   if (chat)
     choice["message"] =
-        json::object{{"role", "assistant"}, {"content", text(whole.text)}, {"refusal", nullptr}};
+        json::object{{"role", "assistant"}, {"content", to_json(whole.text)}, {"refusal", nullptr}};
   else
-    choice["text"] = text(whole.text);
+    choice["text"] = to_json(whole.text);
   choice["logprobs"] = nullptr;
   if (!whole.logprobs.empty()) {
     std::size_t offset = 0;
     choice["logprobs"] = chat ? chat_logprobs(whole.logprobs, whole.top_logprobs)
                               : completion_logprobs(whole.logprobs, whole.top_logprobs, offset);
   }
-  choice["finish_reason"] = text(finish_reason_name(whole.reason));
+  choice["finish_reason"] = to_json(finish_reason_name(whole.reason));
   json::object out = envelope(meta, chat ? "chat.completion" : "text_completion");
   if (meta.return_token_ids) {
     choice["token_ids"] = ids(whole.token_ids);
@@ -274,7 +272,7 @@ std::string openai_stream_writer::token(const token_event& event) {
 }
 
 std::string openai_stream_writer::end(const done_event& event) {
-  std::string out = sse(chunk(meta_, nullptr, text(finish_reason_name(event.reason))));
+  std::string out = sse(chunk(meta_, nullptr, to_json(finish_reason_name(event.reason))));
   if (meta_.include_usage) {
     json::object last = envelope(meta_, chunk_object(meta_.api));
     last["choices"] = json::array{};

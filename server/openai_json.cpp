@@ -3,6 +3,8 @@
 // applies it.
 #include "server/openai_json.hpp"
 
+#include "server/json_text.hpp"
+
 #include "server/bounded_json.hpp"
 
 #include <boost/json/array.hpp>
@@ -25,10 +27,6 @@ constexpr std::size_t stop_ids_limit = 64;
 constexpr std::size_t label_bytes_limit = 512;
 constexpr double largest_exact_integer = 9007199254740992.0; // 2^53
 
-std::string_view view(const json::string& s) noexcept {
-  return {s.data(), s.size()};
-}
-
 // A name from the body, short enough to be repeated in an answer.
 std::string shown(std::string_view name) {
   constexpr std::size_t limit = 64;
@@ -36,14 +34,6 @@ std::string shown(std::string_view name) {
   std::size_t end = limit;
   while (end > 0 && (static_cast<unsigned char>(name[end]) & 0xc0U) == 0x80U) --end;
   return std::string(name.substr(0, end)).append("...");
-}
-std::string_view view(json::string_view s) noexcept {
-  return {s.data(), s.size()};
-}
-
-error bad(std::string_view param, std::string_view rule) {
-  return {
-      errc::bad_request, "`" + std::string(param) + "` must be " + std::string(rule), std::string(param), 0};
 }
 
 error not_supported(std::string_view param, std::string_view accepted) {
@@ -89,7 +79,7 @@ struct field_row {
 template<std::int64_t Low, std::int64_t High, class Put>
 problem read_integer(const json::value& v, const openai_field& f, Put put) {
   const auto i = integer(v);
-  if (!i || *i < Low || *i > High) return bad(f.name, f.rule);
+  if (!i || *i < Low || *i > High) return must_be(f.name, f.rule);
   put(*i);
   return std::nullopt;
 }
@@ -97,15 +87,15 @@ problem read_integer(const json::value& v, const openai_field& f, Put put) {
 problem read_number(
     const json::value& v, const openai_field& f, double low, bool low_included, double high, float& into) {
   const auto d = number(v);
-  if (!d || *d > high || (low_included ? *d < low : *d <= low)) return bad(f.name, f.rule);
+  if (!d || *d > high || (low_included ? *d < low : *d <= low)) return must_be(f.name, f.rule);
   into = static_cast<float>(*d);
   // A tiny positive value must not become the excluded bound by rounding.
-  if (!low_included && into <= static_cast<float>(low)) return bad(f.name, f.rule);
+  if (!low_included && into <= static_cast<float>(low)) return must_be(f.name, f.rule);
   return std::nullopt;
 }
 
 problem read_bool(const json::value& v, const openai_field& f, bool& into) {
-  if (!v.is_bool()) return bad(f.name, f.rule);
+  if (!v.is_bool()) return must_be(f.name, f.rule);
   into = v.get_bool();
   return std::nullopt;
 }
@@ -117,7 +107,7 @@ read_ids(const json::array& a, std::string_view param, const reading& r, std::ve
   for (const json::value& v : a) {
     const auto id = integer(v);
     if (!id || *id < 0 || *id >= end)
-      return bad(param, "an array of token ids from 0 to " + std::to_string(end - 1));
+      return must_be(param, "an array of token ids from 0 to " + std::to_string(end - 1));
     into.push_back(static_cast<std::int32_t>(*id));
   }
   return std::nullopt;
@@ -132,13 +122,13 @@ problem read_prompt(const json::value& v, const openai_field& f, reading& r) {
     one = &a->front();
   }
   if (const auto* s = one->if_string()) {
-    if (s->empty()) return bad(f.name, "not empty");
+    if (s->empty()) return must_be(f.name, "not empty");
     r.out.what.prompt = std::string(view(*s));
     return std::nullopt;
   }
   const auto* a = one->if_array();
-  if (!a) return bad(f.name, f.rule);
-  if (a->empty()) return bad(f.name, "not empty");
+  if (!a) return must_be(f.name, f.rule);
+  if (a->empty()) return must_be(f.name, "not empty");
   std::vector<std::int32_t> ids;
   if (auto p = read_ids(*a, f.name, r, ids)) return p;
   r.out.what.prompt = std::move(ids);
@@ -151,18 +141,18 @@ problem read_content(const json::value& v, const std::string& at, std::string& i
     return std::nullopt;
   }
   const auto* parts = v.if_array();
-  if (!parts || parts->empty()) return bad(at, "a string or a non-empty array of text parts");
+  if (!parts || parts->empty()) return must_be(at, "a string or a non-empty array of text parts");
   for (std::size_t i = 0; i < parts->size(); ++i) {
     const std::string part_at = at + "[" + std::to_string(i) + "]";
     const auto* part = (*parts)[i].if_object();
-    if (!part) return bad(part_at, "an object {\"type\":\"text\",\"text\":...}");
+    if (!part) return must_be(part_at, "an object {\"type\":\"text\",\"text\":...}");
     const auto* type = part->if_contains("type");
-    if (!type || !type->is_string()) return bad(part_at + ".type", "\"text\"");
+    if (!type || !type->is_string()) return must_be(part_at + ".type", "\"text\"");
     if (view(type->get_string()) != "text") return not_supported(part_at + ".type", "\"text\"");
     for (const auto& [key, value] : *part)
       if (key != "type" && key != "text") return unknown(part_at + "." + shown(view(key)));
     const auto* text = part->if_contains("text");
-    if (!text || !text->is_string()) return bad(part_at + ".text", "a string");
+    if (!text || !text->is_string()) return must_be(part_at + ".text", "a string");
     if (i > 0) into.push_back('\n');
     into.append(view(text->get_string()));
   }
@@ -172,7 +162,7 @@ problem read_content(const json::value& v, const std::string& at, std::string& i
 problem
 read_message(const json::value& v, const std::string& at, const openai_rules& rules, chat_message& into) {
   const auto* message = v.if_object();
-  if (!message) return bad(at, "an object with `role` and `content`");
+  if (!message) return must_be(at, "an object with `role` and `content`");
   bool has_content = false;
   for (const auto& [key, value] : *message) {
     const std::string_view name = view(key);
@@ -181,7 +171,7 @@ read_message(const json::value& v, const std::string& at, const openai_rules& ru
       constexpr std::string_view roles[] = {"system", "developer", "user", "assistant", "tool"};
       const auto* role = value.if_string();
       if (!role || std::find(std::begin(roles), std::end(roles), view(*role)) == std::end(roles))
-        return bad(field_at, "\"system\", \"developer\", \"user\", \"assistant\" or \"tool\"");
+        return must_be(field_at, "\"system\", \"developer\", \"user\", \"assistant\" or \"tool\"");
       // The newer name of the same role; templates know the older one.
       into.role = view(*role) == "developer" ? "system" : std::string(view(*role));
     } else if (name == "content") {
@@ -196,15 +186,15 @@ read_message(const json::value& v, const std::string& at, const openai_rules& ru
       return unknown(field_at);
     }
   }
-  if (into.role.empty()) return bad(at + ".role", "present");
-  if (!has_content) return bad(at + ".content", "present");
+  if (into.role.empty()) return must_be(at + ".role", "present");
+  if (!has_content) return must_be(at + ".content", "present");
   return std::nullopt;
 }
 
 problem read_messages(const json::value& v, const openai_field& f, reading& r) {
   r.has_prompt = true;
   const auto* list = v.if_array();
-  if (!list || list->empty()) return bad(f.name, f.rule);
+  if (!list || list->empty()) return must_be(f.name, f.rule);
   chat_prompt& chat = std::get<chat_prompt>(r.out.what.prompt);
   chat.messages.resize(list->size());
   for (std::size_t i = 0; i < list->size(); ++i)
@@ -215,7 +205,7 @@ problem read_messages(const json::value& v, const openai_field& f, reading& r) {
 
 problem read_model(const json::value& v, const openai_field& f, reading& r) {
   const auto* s = v.if_string();
-  if (!s) return bad(f.name, f.rule);
+  if (!s) return must_be(f.name, f.rule);
   if (view(*s) == r.rules.model_name) return std::nullopt;
   return error{
       errc::not_found,
@@ -232,28 +222,28 @@ problem read_stop(const json::value& v, const openai_field& f, reading& r) {
   };
   if (const auto* list = v.if_array()) {
     if (list->size() > stop_limit || !std::all_of(list->begin(), list->end(), add))
-      return bad(f.name, f.rule);
+      return must_be(f.name, f.rule);
     return std::nullopt;
   }
-  if (!add(v)) return bad(f.name, f.rule);
+  if (!add(v)) return must_be(f.name, f.rule);
   return std::nullopt;
 }
 
 problem read_stop_ids(const json::value& v, const openai_field& f, reading& r) {
   const auto* list = v.if_array();
-  if (!list || list->size() > stop_ids_limit) return bad(f.name, f.rule);
+  if (!list || list->size() > stop_ids_limit) return must_be(f.name, f.rule);
   return read_ids(*list, f.name, r, r.out.what.stop_token_ids);
 }
 
 problem read_stream_options(const json::value& v, const openai_field& f, reading& r) {
   const auto* options = v.if_object();
-  if (!options) return bad(f.name, f.rule);
+  if (!options) return must_be(f.name, f.rule);
   r.has_stream_options = true;
   for (const auto& [key, value] : *options) {
     const std::string at = "stream_options." + shown(view(key));
     if (key == "include_usage") {
       if (value.is_null()) continue;
-      if (!value.is_bool()) return bad(at, "true or false");
+      if (!value.is_bool()) return must_be(at, "true or false");
       r.out.include_usage = value.get_bool();
     } else if (key == "include_obfuscation" || key == "continuous_usage_stats") {
       if (!value.is_null() && !(value.is_bool() && !value.get_bool())) return not_supported(at, "false");
@@ -266,7 +256,7 @@ problem read_stream_options(const json::value& v, const openai_field& f, reading
 
 problem read_label(const json::value& v, const openai_field& f, reading&) {
   const auto* s = v.if_string();
-  if (!s || s->size() > label_bytes_limit) return bad(f.name, f.rule);
+  if (!s || s->size() > label_bytes_limit) return must_be(f.name, f.rule);
   return std::nullopt;
 }
 
@@ -274,13 +264,13 @@ problem read_label(const json::value& v, const openai_field& f, reading&) {
 template<std::int64_t Only>
 problem only_integer(const json::value& v, const openai_field& f, reading&) {
   const auto i = integer(v);
-  if (!i) return bad(f.name, f.rule);
+  if (!i) return must_be(f.name, f.rule);
   if (*i != Only) return not_supported(f.name, f.rule);
   return std::nullopt;
 }
 
 problem only_false(const json::value& v, const openai_field& f, reading&) {
-  if (!v.is_bool()) return bad(f.name, f.rule);
+  if (!v.is_bool()) return must_be(f.name, f.rule);
   if (v.get_bool()) return not_supported(f.name, f.rule);
   return std::nullopt;
 }
@@ -295,7 +285,7 @@ problem only_empty(const json::value& v, const openai_field& f, reading&) {
 problem only_text_format(const json::value& v, const openai_field& f, reading&) {
   const auto* format = v.if_object();
   const auto* type = format ? format->if_contains("type") : nullptr;
-  if (!type || !type->is_string()) return bad(f.name, f.rule);
+  if (!type || !type->is_string()) return must_be(f.name, f.rule);
   if (view(type->get_string()) != "text" || format->size() != 1) return not_supported(f.name, f.rule);
   return std::nullopt;
 }
@@ -314,7 +304,7 @@ constexpr bool yes = true;
 constexpr bool no = false;
 
 #define TROUPE_READ [](const json::value& v, const openai_field& f, reading& r) -> problem
-const field_row rows[] = {
+const field_row fields_table[] = {
     // The request proper.
     {{"model", yes, yes, "a string"}, read_model},
     {{"prompt", yes, no, "a string or an array of token ids"}, read_prompt},
@@ -367,7 +357,7 @@ const field_row rows[] = {
 }
 }
 , {{"seed", yes, yes, "a 64-bit integer"}, TROUPE_READ{const auto i = integer(v);
-if (!i && !v.is_uint64()) return bad(f.name, f.rule);
+if (!i && !v.is_uint64()) return must_be(f.name, f.rule);
 r.out.what.sampling.seed = i ? static_cast<std::uint64_t>(*i) : v.get_uint64();
 return std::nullopt;
 }
@@ -442,7 +432,7 @@ return read_integer<0, 20>(v, f, [&](std::int64_t i) { r.out.what.top_logprobs =
 #undef TROUPE_READ
 
 const field_row* find_row(std::string_view name, openai_api api) noexcept {
-  for (const field_row& row : rows)
+  for (const field_row& row : fields_table)
     if (row.about.name == name && (api == openai_api::chat ? row.about.in_chat : row.about.in_completions))
       return &row;
   return nullptr;
@@ -450,17 +440,18 @@ const field_row* find_row(std::string_view name, openai_api api) noexcept {
 
 // Rules that need more than one field.
 problem check_together(reading& r) {
-  if (!r.has_prompt) return bad(r.out.api == openai_api::chat ? "messages" : "prompt", "present");
+  if (!r.has_prompt) return must_be(r.out.api == openai_api::chat ? "messages" : "prompt", "present");
   if (r.max_completion_tokens) {
     if (r.out.what.max_tokens && r.out.what.max_tokens != r.max_completion_tokens)
-      return bad("max_completion_tokens", "equal to `max_tokens` when both are given");
+      return must_be("max_completion_tokens", "equal to `max_tokens` when both are given");
     r.out.what.max_tokens = r.max_completion_tokens;
   }
   if (r.out.what.max_tokens && r.out.what.min_tokens > *r.out.what.max_tokens)
-    return bad("min_tokens", "at most `max_tokens`");
-  if (r.has_stream_options && !r.out.stream) return bad("stream_options", "absent unless `stream` is true");
+    return must_be("min_tokens", "at most `max_tokens`");
+  if (r.has_stream_options && !r.out.stream)
+    return must_be("stream_options", "absent unless `stream` is true");
   if (r.has_top_logprobs && !r.out.what.logprobs)
-    return bad("top_logprobs", "absent unless `logprobs` is true");
+    return must_be("top_logprobs", "absent unless `logprobs` is true");
   return std::nullopt;
 }
 
@@ -468,9 +459,10 @@ problem check_together(reading& r) {
 
 std::span<const openai_field> openai_fields() noexcept {
   static const auto fields = [] {
-    std::array<openai_field, std::size(rows)> out;
-    std::transform(
-        std::begin(rows), std::end(rows), out.begin(), [](const field_row& row) { return row.about; });
+    std::array<openai_field, std::size(fields_table)> out;
+    std::transform(std::begin(fields_table), std::end(fields_table), out.begin(), [](const field_row& row) {
+      return row.about;
+    });
     return out;
   }();
   return fields;

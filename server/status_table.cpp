@@ -13,7 +13,7 @@ constexpr std::string_view broken = "server_error";
 constexpr std::string_view timed_out = "timeout_error";
 
 // In the order of the enum.
-constexpr status_row rows[] = {
+constexpr status_row status_rows[] = {
     {errc::bad_request, 400, invalid, 0, false},
     {errc::bad_config, 500, broken, 0, false},
     {errc::bad_file, 500, broken, 0, false},
@@ -42,13 +42,13 @@ constexpr status_row rows[] = {
 } // namespace
 
 std::span<const status_row> status_table() noexcept {
-  return rows;
+  return status_rows;
 }
 
 const status_row& status_of(errc code) noexcept {
-  for (const status_row& row : rows)
+  for (const status_row& row : status_rows)
     if (row.code == code) return row;
-  return rows[std::size(rows) - 1];
+  return status_rows[std::size(status_rows) - 1];
 }
 
 protocol_words words_of_status(int http_status) noexcept {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/wire_objects.hpp"
 
+#include "server/json_text.hpp"
+
 #include "server/bounded_json.hpp"
 #include "server/openai_answers.hpp"
 #include "server/status_table.hpp"
@@ -16,18 +18,6 @@ namespace troupe::server {
 namespace {
 
 namespace json = boost::json;
-
-json::string text(std::string_view s) {
-  return json::string(json::string_view(s.data(), s.size()));
-}
-std::string_view view(const json::string& s) noexcept {
-  return {s.data(), s.size()};
-}
-
-error bad(std::string param, std::string_view rule) {
-  std::string message = "`" + param + "` must be " + std::string(rule);
-  return {errc::bad_request, std::move(message), std::move(param), 0};
-}
 
 bool valid_id(std::string_view id) noexcept {
   return !id.empty() && id.size() <= wire_id_bytes_limit && std::none_of(id.begin(), id.end(), [](char c) {
@@ -63,21 +53,21 @@ std::optional<error> read_scheduling(const json::object& o, client_object& out) 
   request& what = out.body.what;
   if (const auto* v = o.if_contains("priority")) {
     const auto n = bounded(*v, 0, 9);
-    if (!n) return bad("priority", "an integer from 0 (first) to 9");
+    if (!n) return must_be("priority", "an integer from 0 (first) to 9");
     what.priority = *n;
   }
   if (const auto* v = o.if_contains("deadline_ms")) {
     const auto n = bounded(*v, 1, 86'400'000);
-    if (!n) return bad("deadline_ms", "an integer from 1 to 86400000");
+    if (!n) return must_be("deadline_ms", "an integer from 1 to 86400000");
     what.deadline_ms = *n;
   }
   if (const auto* v = o.if_contains("credit")) {
     out.credit = bounded(*v, 1, wire_credit_limit);
-    if (!out.credit) return bad("credit", "an integer from 1 to " + std::to_string(wire_credit_limit));
+    if (!out.credit) return must_be("credit", "an integer from 1 to " + std::to_string(wire_credit_limit));
   }
   if (const auto* v = o.if_contains("resume_ms")) {
     const auto n = bounded(*v, 0, 0x7fffffff);
-    if (!n) return bad("resume_ms", "an integer from 0 to 2147483647");
+    if (!n) return must_be("resume_ms", "an integer from 0 to 2147483647");
     if (*n > 0)
       return error{
           errc::unsupported, "`resume_ms` is not supported by this server; only 0 is accepted", "resume_ms",
@@ -90,9 +80,9 @@ std::optional<error> read_submit(const json::object& o, const openai_rules& rule
   const auto* api = o.if_contains("api");
   const auto* name = api ? api->if_string() : nullptr;
   if (!name || (view(*name) != "completions" && view(*name) != "chat"))
-    return bad("api", "\"completions\" or \"chat\"");
+    return must_be("api", "\"completions\" or \"chat\"");
   const auto* body = o.if_contains("body");
-  if (!body || !body->is_object()) return bad("body", "an object");
+  if (!body || !body->is_object()) return must_be("body", "an object");
   auto read =
       read_openai_body(view(*name) == "chat" ? openai_api::chat : openai_api::completions, *body, rules);
   if (!read) return read.error();
@@ -112,15 +102,16 @@ read_client_object(const bounded_json& parsed, const openai_rules& rules, client
            : std::end(kinds);
   if (name && view(*name) == "resume")
     return error{errc::unsupported, "`resume` is not supported by this server", "type", 0};
-  if (row == std::end(kinds)) return bad("type", "\"submit\", \"cancel\", \"credit\", \"ping\" or \"hello\"");
+  if (row == std::end(kinds))
+    return must_be("type", "\"submit\", \"cancel\", \"credit\", \"ping\" or \"hello\"");
   out.kind = row->kind;
 
   if (const auto* id = o->if_contains("id"); id && allowed(*row, "id")) {
     if (!id->is_string() || !valid_id(view(id->get_string())))
-      return bad("id", "a string of 1 to 64 bytes without control characters");
+      return must_be("id", "a string of 1 to 64 bytes without control characters");
     out.id = view(id->get_string());
   } else if (row->kind != client_kind::ping && row->kind != client_kind::hello) {
-    return bad("id", "present");
+    return must_be("id", "present");
   }
   if (!parsed.repeated_keys.empty()) {
     const std::string path = parsed.repeated_keys.front().substr(0, 64);
@@ -137,18 +128,18 @@ read_client_object(const bounded_json& parsed, const openai_rules& rules, client
   if (row->kind == client_kind::credit) {
     const auto* n = o->if_contains("n");
     out.credit = n ? bounded(*n, 1, wire_credit_limit) : std::nullopt;
-    if (!out.credit) return bad("n", "an integer from 1 to " + std::to_string(wire_credit_limit));
+    if (!out.credit) return must_be("n", "an integer from 1 to " + std::to_string(wire_credit_limit));
   }
   if (row->kind == client_kind::hello)
     if (const auto* v = o->if_contains("version");
         v && bounded(*v, wire_version, wire_version) != wire_version)
-      return bad("version", std::to_string(wire_version));
+      return must_be("version", std::to_string(wire_version));
   return std::nullopt;
 }
 
 json::object start(std::string_view type, std::string_view id) {
-  json::object out{{"type", text(type)}};
-  if (!id.empty()) out["id"] = text(id);
+  json::object out{{"type", to_json(type)}};
+  if (!id.empty()) out["id"] = to_json(id);
   return out;
 }
 
@@ -161,7 +152,7 @@ json::array scored(const token_event& event) {
   for (std::size_t i = 0; i < event.logprobs.size(); ++i) {
     const auto one = [](const scored_token& t) {
       return json::object{
-          {"token_id", t.token}, {"logprob", t.logprob}, {"text", text(to_valid_utf8(t.text))}};
+          {"token_id", t.token}, {"logprob", t.logprob}, {"text", to_json(to_valid_utf8(t.text))}};
     };
     json::object drawn = one(event.logprobs[i]);
     if (i < event.top_logprobs.size()) {
@@ -188,7 +179,7 @@ client_object parse_client_object(std::string_view line, const openai_rules& rul
 
 std::string accepted_object(std::string_view id, const accepted_event& event, bool with_prompt_ids) {
   json::object out = start("accepted", id);
-  out["model"] = text(event.model);
+  out["model"] = to_json(event.model);
   out["prompt_tokens"] = event.prompt_token_ids.size();
   if (with_prompt_ids) out["prompt_token_ids"] = ids(event.prompt_token_ids);
   return json::serialize(out);
@@ -198,7 +189,7 @@ std::string token_object(std::string_view id, const token_event& event) {
   json::object out = start("token", id);
   out["seq"] = event.seq;
   out["index"] = event.index;
-  out["text"] = text(event.text);
+  out["text"] = to_json(event.text);
   out["token_ids"] = ids(event.token_ids);
   if (!event.logprobs.empty()) out["logprobs"] = scored(event);
   return json::serialize(out);
@@ -207,14 +198,14 @@ std::string token_object(std::string_view id, const token_event& event) {
 std::string done_object(std::string_view id, const done_event& event) {
   json::object out = start("done", id);
   out["seq"] = event.seq;
-  out["finish_reason"] = text(finish_reason_name(event.reason));
+  out["finish_reason"] = to_json(finish_reason_name(event.reason));
   out["usage"] = json::object{
       {"prompt_tokens", event.usage.prompt_tokens},
       {"completion_tokens", event.usage.completion_tokens},
       {"total_tokens", std::uint64_t{event.usage.prompt_tokens} + event.usage.completion_tokens},
       {"cached_tokens", event.usage.cached_tokens}};
-  out["model"] = text(event.model);
-  if (!event.system_fingerprint.empty()) out["system_fingerprint"] = text(event.system_fingerprint);
+  out["model"] = to_json(event.model);
+  if (!event.system_fingerprint.empty()) out["system_fingerprint"] = to_json(event.system_fingerprint);
   return json::serialize(out);
 }
 
@@ -222,9 +213,9 @@ std::string error_object(std::string_view id, const error& why) {
   const status_row& row = status_of(why.code);
   json::object out = start("error", id);
   out["status"] = row.http_status;
-  out["code"] = text(code_name(why.code));
-  out["message"] = text(to_valid_utf8(why.message));
-  if (!why.param.empty()) out["param"] = text(to_valid_utf8(why.param));
+  out["code"] = to_json(code_name(why.code));
+  out["message"] = to_json(to_valid_utf8(why.message));
+  if (!why.param.empty()) out["param"] = to_json(to_valid_utf8(why.param));
   out["retryable"] = row.retryable;
   if (why.retry_after_ms > 0) out["retry_after_ms"] = why.retry_after_ms;
   return json::serialize(out);
@@ -233,8 +224,8 @@ std::string error_object(std::string_view id, const error& why) {
 std::string error_object(std::string_view id, int status, std::string_view code, std::string_view message) {
   json::object out = start("error", id);
   out["status"] = status;
-  out["code"] = text(code);
-  out["message"] = text(to_valid_utf8(message));
+  out["code"] = to_json(code);
+  out["message"] = to_json(to_valid_utf8(message));
   out["retryable"] = false;
   return json::serialize(out);
 }
@@ -246,19 +237,19 @@ std::string pong_object(std::string_view id) {
 std::string hello_object(std::string_view model) {
   json::object out = start("hello", {});
   out["version"] = wire_version;
-  out["model"] = text(model);
+  out["model"] = to_json(model);
   return json::serialize(out);
 }
 
 std::string goaway_object(std::string_view reason) {
   json::object out = start("goaway", {});
-  out["reason"] = text(reason);
+  out["reason"] = to_json(reason);
   return json::serialize(out);
 }
 
 std::string notice_object(std::string_view id, std::string_view what) {
   json::object out = start("notice", id);
-  out["what"] = text(what);
+  out["what"] = to_json(what);
   return json::serialize(out);
 }
 
@@ -301,7 +292,7 @@ result<server_object> parse_server_object(std::string_view line) {
   constexpr std::string_view names[] = {"accepted", "token", "done",   "error",
                                         "pong",     "hello", "goaway", "notice"};
   const auto* name = std::find(std::begin(names), std::end(names), string("type"));
-  if (name == std::end(names)) return bad("type", "a kind of server object");
+  if (name == std::end(names)) return must_be("type", "a kind of server object");
 
   server_object out;
   out.kind = static_cast<server_kind>(name - names);

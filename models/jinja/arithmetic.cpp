@@ -9,27 +9,6 @@
 namespace troupe::models::jinja {
 namespace {
 
-std::string_view symbol_of(operation op) noexcept {
-  switch (op) {
-  case operation::add:
-    return "+";
-  case operation::subtract:
-    return "-";
-  case operation::multiply:
-    return "*";
-  case operation::divide:
-    return "/";
-  case operation::floor_divide:
-    return "//";
-  case operation::modulo:
-    return "%";
-  case operation::power:
-    return "** or pow()";
-  default:
-    return "?";
-  }
-}
-
 [[noreturn]] void fail_operands(evaluation& e, operation op, const value& a, const value& b) {
   if (a.is_undefined()) e.fail_undefined(a);
   if (b.is_undefined()) e.fail_undefined(b);

@@ -333,7 +333,7 @@ value filter_select(evaluation& e, const value& input, const arguments& a) {
   return e.list(std::move(kept), list_form::generator);
 }
 
-constexpr filter_entry entries[] = {
+constexpr filter_entry sequence_filter_table[] = {
     {"attr", filter_attr},
     {"batch", filter_batch},
     {"count", filter_length},
@@ -364,7 +364,7 @@ constexpr filter_entry entries[] = {
 } // namespace
 
 std::span<const filter_entry> sequence_filters() noexcept {
-  return entries;
+  return sequence_filter_table;
 }
 
 filter_function find_filter(std::string_view name) noexcept {

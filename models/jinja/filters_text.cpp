@@ -359,7 +359,7 @@ value filter_round(evaluation& e, const value& input, const arguments& a) {
   return value::of((method == "ceil" ? std::ceil(scaled) : std::floor(scaled)) / unit);
 }
 
-constexpr filter_entry entries[] = {
+constexpr filter_entry text_filter_table[] = {
     {"abs", filter_abs},
     {"capitalize", filter_capitalize},
     {"center", filter_center},
@@ -386,7 +386,7 @@ constexpr filter_entry entries[] = {
 } // namespace
 
 std::span<const filter_entry> text_filters() noexcept {
-  return entries;
+  return text_filter_table;
 }
 
 } // namespace troupe::models::jinja

@@ -24,7 +24,7 @@ value changed(evaluation& e, const value& input, const arguments& a) {
   return value::of(true);
 }
 
-value method(evaluation& e, loop_object& l, std::string_view name, filter_function f) {
+value bound_method(evaluation& e, loop_object& l, std::string_view name, filter_function f) {
   auto* made = e.memory().make<function_object>();
   made->name = name;
   made->method = f;
@@ -54,8 +54,8 @@ value loop_attribute(evaluation& e, loop_object& l, std::string_view name) {
     return l.index0 + 1 < n ? l.items[l.index0 + 1]
                             : value::undefined(e.memory().make_text("there is no next item"));
   }
-  if (name == "cycle") return method(e, l, "cycle", cycle);
-  if (name == "changed") return method(e, l, "changed", changed);
+  if (name == "cycle") return bound_method(e, l, "cycle", cycle);
+  if (name == "changed") return bound_method(e, l, "changed", changed);
   return {};
 }
 

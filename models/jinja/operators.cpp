@@ -9,10 +9,23 @@
 #include <cmath>
 
 namespace troupe::models::jinja {
-namespace {
 
 std::string_view symbol_of(operation op) noexcept {
   switch (op) {
+  case operation::add:
+    return "+";
+  case operation::subtract:
+    return "-";
+  case operation::multiply:
+    return "*";
+  case operation::divide:
+    return "/";
+  case operation::floor_divide:
+    return "//";
+  case operation::modulo:
+    return "%";
+  case operation::power:
+    return "** or pow()";
   case operation::less:
     return "<";
   case operation::less_equal:
@@ -25,8 +38,6 @@ std::string_view symbol_of(operation op) noexcept {
     return "?";
   }
 }
-
-} // namespace
 
 bool is_plain_sequence(const value& v) noexcept {
   return v.is_text() ||

@@ -22,6 +22,9 @@ bool contains(evaluation& e, const value& container, const value& item);
 value arithmetic(evaluation& e, operation op, const value& a, const value& b);
 value negate(evaluation& e, const value& v);
 
+/// As Python's messages write it; "?" for an operation that never fails on its operands.
+std::string_view symbol_of(operation op) noexcept;
+
 /// `v.name`: methods first, then keys. Undefined when there is neither.
 value get_attribute(evaluation& e, const value& v, const text_object& name);
 /// `v[key]`: items first, then methods.

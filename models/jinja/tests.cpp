@@ -145,7 +145,7 @@ struct test_entry {
   test_function function;
 };
 
-constexpr test_entry entries[] = {
+constexpr test_entry test_table[] = {
     {"!=", against<differs>},
     {"<", against<order<operation::less>>},
     {"<=", against<order<operation::less_equal>>},
@@ -190,7 +190,7 @@ constexpr test_entry entries[] = {
 } // namespace
 
 test_function find_test(std::string_view name) noexcept {
-  for (const test_entry& t : entries) {
+  for (const test_entry& t : test_table) {
     if (t.name == name) return t.function;
   }
   return nullptr;
