@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/shutdown.hpp"
 
-#include <algorithm>
 #include <mutex>
 
 namespace troupe::runtime {
@@ -90,22 +89,6 @@ void shutdown_sequence::run(duration deadline, unique_function<void(const shutdo
         sequence_->system.timers().start(deadline, [self = sequence_] { self->finish(false); });
   }
   sequence_->advance(before_first, 0);
-}
-
-void shutdown_sequence::skip_to(std::string_view name) {
-  std::size_t from = 0;
-  std::size_t target = 0;
-  {
-    const std::lock_guard lock(sequence_->mutex);
-    const auto& stages = sequence_->stages;
-    const auto found =
-        std::find_if(stages.begin(), stages.end(), [&](const auto& s) { return s.name == name; });
-    if (sequence_->state != sequence::phase::running || found == stages.end()) return;
-    from = sequence_->at;
-    target = static_cast<std::size_t>(found - stages.begin());
-    if (target <= from) return;
-  }
-  sequence_->advance(from, target);
 }
 
 std::string shutdown_sequence::stage() const {

@@ -37,9 +37,6 @@ class shutdown_sequence {
   /// Starts; calls `finished` exactly once: after the last stage, or at the deadline whatever the stages do
   /// (what they call later is ignored). A second `run` is ignored.
   void run(duration deadline, unique_function<void(const shutdown_report&)> finished);
-  /// Stops waiting for the stage in progress and goes on with the named one, if that is still ahead (an
-  /// impatient second signal).
-  void skip_to(std::string_view name);
   /// Name of the stage in progress; empty before the start and after the end.
   std::string stage() const;
 

@@ -330,30 +330,6 @@ BOOST_AUTO_TEST_CASE(stages_run_in_order_each_after_the_one_before_is_done) {
   BOOST_TEST(c.world.timers.pending() == 0U);
 }
 
-BOOST_AUTO_TEST_CASE(an_impatient_second_signal_skips_ahead) {
-  company c;
-  shutdown_sequence s(c.system);
-  unique_function<void()> stale;
-  int cut = 0;
-  int finished = 0;
-  s.add("grace", [&](auto done) { stale = std::move(done); });
-  s.add("more grace", [&](auto) { BOOST_ERROR("must be skipped"); });
-  s.add("cut", [&](auto done) {
-    ++cut;
-    done();
-  });
-  s.run(10s, [&](const shutdown_report& r) {
-    BOOST_TEST(r.clean);
-    ++finished;
-  });
-  s.skip_to("no such stage");
-  s.skip_to("cut");
-  s.skip_to("grace");
-  stale();
-  BOOST_TEST(cut == 1);
-  BOOST_TEST(finished == 1);
-}
-
 BOOST_AUTO_TEST_CASE(at_the_deadline_every_live_actor_is_named_with_its_mail) {
   company c;
   auto boss = c.lead("root", restart_strategy::one_for_one);
