@@ -154,6 +154,7 @@ struct compute_pool::gang {
   void wait(std::uint32_t seen) noexcept;
   void check_fp(const phase& p) noexcept;
   void enqueue(job&& j);
+  void stop() noexcept;
 
   compute_pool& pool;
   compute_pool_options options;
@@ -195,11 +196,21 @@ compute_pool::gang::gang(compute_pool& owner, compute_pool_options&& o) :
   count = options.threads != 0 ? options.threads : static_cast<unsigned>(cpus.size());
   shares = std::make_unique<share[]>(count);
   threads.reserve(count);
-  threads.emplace_back([this] { dispatch(); });
-  for (std::uint32_t slot = 1; slot < count; ++slot) threads.emplace_back([this, slot] { worker(slot); });
+  try {
+    threads.emplace_back([this] { dispatch(); });
+    for (std::uint32_t slot = 1; slot < count; ++slot) threads.emplace_back([this, slot] { worker(slot); });
+  } catch (...) { // a limit on threads or on memory: those that did start must end before the gang does
+    stop();
+    throw;
+  }
 }
 
 compute_pool::gang::~gang() {
+  stop();
+}
+
+void compute_pool::gang::stop() noexcept {
+  if (threads.empty()) return;
   {
     const std::lock_guard lock(mutex);
     closing = true;

@@ -56,6 +56,7 @@ class compute_pool {
  public:
   using step = unique_function<void(compute_pool&)>;
 
+  /// Throws std::system_error or bad_alloc when not all threads can be started; none is left then.
   explicit compute_pool(compute_pool_options options = {});
   /// Runs the steps already accepted, then joins the threads.
   ~compute_pool();
@@ -70,7 +71,8 @@ class compute_pool {
   void run(std::span<const phase> phases, void* context) noexcept;
 
   /// Queues a step for the dispatcher, in order; `done` is called there when it has ended, and typically
-  /// tells an actor. Thread: any. A step must not throw.
+  /// tells an actor. Thread: any. A step must not throw. Throws bad_alloc when it cannot be queued; neither
+  /// is called then.
   void async(step work, unique_function<void()> done);
   /// The same, but `done` is posted to `executor`.
   void async(step work, const boost::asio::any_io_executor& executor, unique_function<void()> done);

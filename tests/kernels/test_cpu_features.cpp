@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cpu_backend.hpp"
 #include "kernels/kernel_table.hpp"
+#include "tests/memory_limit.hpp"
 
 #include <boost/test/unit_test.hpp>
 
@@ -27,6 +28,13 @@ BOOST_AUTO_TEST_CASE(a_backend_beyond_the_machine_is_refused_in_one_line) {
   BOOST_REQUIRE(!made);
   BOOST_TEST(made.error().message.find("'amx'") != std::string::npos);
   BOOST_TEST((made.error().code == troupe::errc::unsupported));
+}
+
+BOOST_AUTO_TEST_CASE(threads_that_cannot_be_started_are_an_error_that_says_so) {
+  const troupe::test::memory_limit limit(128U << 20);
+  const auto made = make_cpu_backend({isa::ref, 1024});
+  BOOST_REQUIRE(!made);
+  BOOST_TEST(made.error().message.find("cannot start the compute threads") == 0U);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -2,6 +2,7 @@
 #include "runtime/compute_pool.hpp"
 #include "runtime/fp_state.hpp"
 #include "runtime/rng.hpp"
+#include "tests/memory_limit.hpp"
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/io_context.hpp>
@@ -249,6 +250,11 @@ BOOST_AUTO_TEST_CASE(the_profile_counts_phases_by_name) {
   BOOST_TEST(profile[0].wall_ns > 0U);
   pool.reset_profile();
   BOOST_TEST(pool.profile().empty());
+}
+
+BOOST_AUTO_TEST_CASE(threads_that_cannot_all_start_are_an_exception_and_none_is_left) {
+  const troupe::test::memory_limit limit(128U << 20);
+  BOOST_CHECK_THROW(compute_pool(with_threads(1024)), std::exception);
 }
 
 #if defined(__x86_64__)
