@@ -46,6 +46,8 @@ void executor_core::prepare(plan_entry& entry, kernels::step_input& input) {
     fresh.sampling = entry.open->sampling;
     fresh.logprobs = entry.open->logprobs;
     fresh.top_logprobs = entry.open->top_logprobs;
+    fresh.min_tokens = entry.open->min_tokens;
+    fresh.held_back = std::move(entry.open->held_back);
     sequences_[entry.id] = std::move(fresh);
   }
   const auto at = sequences_.find(entry.id);
@@ -62,6 +64,7 @@ void executor_core::prepare(plan_entry& entry, kernels::step_input& input) {
   part.top_logprobs = s.top_logprobs;
   part.logprobs = s.logprobs;
   if (entry.want_token && s.sampling.penalised()) part.history = s.tokens;
+  if (s.tokens.size() - s.prompt_tokens < s.min_tokens) part.held_back = s.held_back;
   for (std::uint32_t i = 0; i < entry.count; ++i) {
     const std::uint32_t position = entry.first + i;
     input.rows.push_back({index, s.tokens[position], position, kernels::row_output::none});

@@ -44,6 +44,8 @@ class executor_core {
     kernels::sampling_params sampling;
     bool logprobs = false;
     std::uint32_t top_logprobs = 0;
+    std::uint32_t min_tokens = 0;
+    token_list held_back; ///< until min_tokens are drawn
   };
   struct member {
     request_id id;

@@ -11,6 +11,12 @@
 
 namespace troupe::actors {
 
+/// Below which level a watermark set at `set` lets go: `hysteresis` below, but no lower than half, or a low
+/// one would never let go.
+constexpr double reopening_level(double set, double hysteresis) noexcept {
+  return std::max(set - hysteresis, set / 2);
+}
+
 /// A level with hysteresis: goes on at `set`, off again below `clear`.
 class watermark {
  public:

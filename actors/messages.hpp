@@ -51,13 +51,14 @@ struct admission_request {
   std::size_t payload_bytes() const noexcept { return tenant.capacity(); }
 };
 
-/// The tokenised prompt of an admitted request. Answered by `enqueued` or `refused`. From: request.
+/// The tokenised prompt of an admitted request. Answered by `started` at its first row, or by `refused`, or
+/// by `sequence_finished` when it ended before. From: request.
 struct enqueue {
   request_id id;
   token_list prompt;
   kernels::sampling_params sampling;
   std::uint32_t max_tokens = no_limit;
-  std::uint32_t min_tokens = 0; ///< a stop id ends the sequence only from this many tokens on
+  std::uint32_t min_tokens = 0; ///< tokens before an id that ends the sequence may be drawn
   std::vector<std::int32_t> stop_ids;
   bool ignore_eos = false;
   bool logprobs = false;
@@ -171,11 +172,8 @@ struct refused {
   request_id id;
   error why;
 };
-/// The prompt fits; the request will run. From: scheduler.
-struct enqueued {
-  request_id id;
-};
-/// Its first rows are being computed. From: scheduler.
+/// Its first rows are being computed: it runs, and no longer ends for waiting in the queue. Once. From:
+/// scheduler.
 struct started {
   request_id id;
 };
@@ -222,10 +220,10 @@ struct events_read {
 
 struct request_protocol
     : runtime::protocol<
-          runtime::control<admitted>, runtime::control<refused>, runtime::control<enqueued>,
-          runtime::control<started>, runtime::stream<token_ready>, runtime::control<sequence_finished>,
-          runtime::control<prompt_ready>, runtime::control<prompt_failed>, runtime::control<client_cancel>,
-          runtime::control<events_read>, runtime::control<alarm_rang>> {
+          runtime::control<admitted>, runtime::control<refused>, runtime::control<started>,
+          runtime::stream<token_ready>, runtime::control<sequence_finished>, runtime::control<prompt_ready>,
+          runtime::control<prompt_failed>, runtime::control<client_cancel>, runtime::control<events_read>,
+          runtime::control<alarm_rang>> {
   static constexpr std::string_view name = "request";
 };
 
@@ -267,6 +265,8 @@ struct sequence_opening {
   kernels::sampling_params sampling;
   bool logprobs = false;
   std::uint32_t top_logprobs = 0;
+  std::uint32_t min_tokens = 0; ///< until so many are drawn, `held_back` may not be
+  token_list held_back;         ///< ids that end the sequence; null when nothing is held back
 };
 /// Positions [first, first + count) of one sequence are to be computed.
 struct plan_entry {

@@ -29,7 +29,7 @@ make_request_options(request_id id, const request& what, std::uint64_t seed, std
       s.frequency_penalty,
       s.seed.value_or(seed)};
   o.credit = std::max<std::uint32_t>(1, what.credit != 0 ? what.credit : default_credit);
-  o.deadline = std::chrono::milliseconds(what.deadline_ms);
+  o.deadline = std::chrono::milliseconds(std::min<std::uint64_t>(what.deadline_ms, longest_deadline.count()));
   o.tenant = what.tenant;
   // Ids are counted; text is estimated from its bytes, four to a token, as English has.
   if (const auto* ids = std::get_if<std::vector<std::int32_t>>(&what.prompt))
@@ -46,6 +46,7 @@ make_request_options(request_id id, const request& what, std::uint64_t seed, std
 request_core::request_core(request_options options, std::unique_ptr<token_text> text) :
     options_(std::move(options)), text_(std::move(text)) {
   options_.credit = std::max<std::uint32_t>(1, options_.credit);
+  options_.deadline = std::min<duration>(options_.deadline, longest_deadline);
 }
 
 void request_core::begin(time_point now, request_effects& out) {
@@ -72,7 +73,9 @@ void request_core::on(refused&& m, time_point, request_effects& out) {
   fail(early_end_ ? std::move(*early_end_) : std::move(m.why), out);
 }
 
-void request_core::on(enqueued&&, time_point, request_effects& out) {
+/// Not before: until its first row it may still be refused for waiting too long, and that must be an answer
+/// of its own, not the end of one that has begun.
+void request_core::on(started&&, time_point, request_effects& out) {
   if (phase_ == phase::handed_in) ensure_accepted(out);
 }
 
@@ -98,7 +101,7 @@ void request_core::on(token_ready&& m, time_point now, request_effects& out) {
   ++tokens_seen_;
   // After a stop string, or once the end was asked for, the client is told nothing more.
   if (!stopped_ && phase_ == phase::handed_in) {
-    ensure_accepted(out);
+    ensure_accepted(out); // tokens travel in another class than `started` and may overtake it
     emit_token(std::move(m), out);
     account_unread(now, out);
   }
@@ -110,7 +113,7 @@ void request_core::emit_token(token_ready&& m, request_effects& out) {
   event.seq = seq_++;
   event.token_ids = {m.token};
   if (!m.ends) {
-    auto piece = text_->push(m.token);
+    auto piece = text_->push(m.token, tokens_given_ >= options_.min_tokens);
     event.text = std::move(piece.text);
     stopped_ = piece.stopped;
   }
@@ -148,7 +151,9 @@ void request_core::account_unread(time_point now, request_effects& out) {
 
 void request_core::on(events_read&& m, time_point now, request_effects& out) {
   if (phase_ == phase::over) return;
-  unread_ -= std::min(unread_, m.count);
+  const auto taken = std::min(unread_, m.count);
+  unread_ -= taken;
+  if (paused_ && taken > 0) slow_at_ = now + options_.slow_consumer; // it reads, however slowly
   account_unread(now, out);
 }
 
@@ -167,8 +172,8 @@ void request_core::on(alarm_rang&&, time_point now, request_effects& out) {
     const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(options_.slow_consumer).count();
     end_early(
         {errc::slow_consumer,
-         "the client left " + std::to_string(unread_) + " token events unread for " + std::to_string(ms) +
-             " ms",
+         "the client read nothing for " + std::to_string(ms) + " ms and has " + std::to_string(unread_) +
+             " token events unread",
          {},
          0},
         out);
@@ -249,7 +254,8 @@ void request_core::close(stream_event last, request_effects& out) {
 
 void request_core::update_alarm(request_effects& out) {
   const auto next = phase_ == phase::ending ? time_point::max() : std::min(deadline_, slow_at_);
-  if (next == alarm_) return;
+  // One that rings early finds nothing due and asks again: cheaper than a new alarm for every event read.
+  if (next == alarm_ || (alarm_ < next && next != time_point::max())) return;
   alarm_ = next;
   out.emplace_back(set_alarm{next});
 }

@@ -14,6 +14,9 @@
 
 namespace troupe::actors {
 
+/// A request lives no longer than this after its birth, when it has a deadline at all.
+inline constexpr std::chrono::milliseconds longest_deadline = std::chrono::hours(24);
+
 /// Everything a request actor is told at birth.
 struct request_options {
   request_id id;
@@ -27,7 +30,8 @@ struct request_options {
   std::uint32_t top_logprobs = 0;
   kernels::sampling_params sampling;
   std::uint32_t credit = 256; ///< unread token events before the request pauses; at least 1
-  duration deadline{};        ///< from birth; zero = none
+  duration deadline{};        ///< from birth, at most longest_deadline; zero = none
+  /// A paused request ends when its client reads nothing for this long.
   duration slow_consumer = std::chrono::seconds(30);
   std::string tenant;
   std::string model;
@@ -50,9 +54,9 @@ using request_effect = std::variant<
     set_alarm, retire>;
 using request_effects = std::vector<request_effect>;
 
-/// Pure: no clock, no Asio, no thread. Emits at most one accepted_event, then token events, then exactly one
-/// done_event or failed_event, then `retire`; whatever arrives after that is a no-op.
-/// Messages may arrive in any order across senders and classes; per (sender, class) they are in order.
+/// Pure: no clock, no Asio, no thread. Emits at most one accepted_event, when its first row is computed, then
+/// token events, then exactly one done_event or failed_event, then `retire`; whatever arrives after that is a
+/// no-op. Messages may arrive in any order across senders and classes; per (sender, class) they are in order.
 class request_core {
  public:
   /// `text` must not be null.
@@ -63,8 +67,7 @@ class request_core {
 
   void on(admitted&&, time_point now, request_effects& out);
   void on(refused&& m, time_point now, request_effects& out);
-  void on(enqueued&&, time_point now, request_effects& out);
-  void on(started&&, time_point, request_effects&) noexcept {}
+  void on(started&&, time_point now, request_effects& out);
   void on(token_ready&& m, time_point now, request_effects& out);
   void on(sequence_finished&& m, time_point now, request_effects& out);
   void on(prompt_ready&& m, time_point now, request_effects& out);
@@ -110,7 +113,7 @@ class request_core {
   std::optional<error> early_end_; ///< why we asked for the end, or want to once admitted
   std::optional<sequence_finished> finished_;
   time_point deadline_ = time_point::max();
-  time_point slow_at_ = time_point::max(); ///< end of patience with a paused reader
+  time_point slow_at_ = time_point::max(); ///< end of patience with a paused reader that reads nothing
   time_point alarm_ = time_point::max();
 };
 

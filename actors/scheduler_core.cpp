@@ -10,8 +10,9 @@
 namespace troupe::actors {
 
 scheduler_core::scheduler_core(const scheduler_options& options) :
-    options_(options), full_(options.kv_high_watermark, options.kv_high_watermark - options.hysteresis),
-    shed_(options.kv_low_watermark, options.kv_low_watermark - options.hysteresis) {
+    options_(options),
+    full_(options.kv_high_watermark, reopening_level(options.kv_high_watermark, options.hysteresis)),
+    shed_(options.kv_low_watermark, reopening_level(options.kv_low_watermark, options.hysteresis)) {
   options_.max_batch = std::max<std::uint32_t>(1, options_.max_batch);
   options_.max_step_tokens = std::max<std::uint32_t>(1, options_.max_step_tokens);
   options_.ageing_quantum = std::max(options_.ageing_quantum, duration(1));
@@ -61,10 +62,18 @@ void scheduler_core::on(enqueue&& m, time_point now, scheduler_effects& out) {
   s->wish = std::move(m);
   s->phase = phase::ready;
   s->ready_since = now;
+  s->held_back = held_back_of(s->wish);
   recount(*s);
-  out.emplace_back(enqueued{s->id});
   if (s->wish.max_tokens == 0) end_sequence(*s, finish_reason::length, t);
   pump(t);
+}
+
+/// What must not be drawn before `min_tokens`: whatever would end the sequence.
+token_list scheduler_core::held_back_of(const enqueue& wish) const {
+  if (wish.min_tokens == 0 || (wish.ignore_eos && wish.stop_ids.empty())) return {};
+  auto ids = wish.stop_ids;
+  if (!wish.ignore_eos) ids.insert(ids.end(), model_.end_of_sequence.begin(), model_.end_of_sequence.end());
+  return std::make_shared<const std::vector<std::int32_t>>(std::move(ids));
 }
 
 void scheduler_core::on(cancel&& m, time_point now, scheduler_effects& out) {
@@ -148,7 +157,8 @@ void scheduler_core::take_token(sequence& s, sequence_result& r, std::uint64_t s
   const auto among = [&](const std::vector<std::int32_t>& ids) {
     return std::find(ids.begin(), ids.end(), r.token) != ids.end();
   };
-  const bool stops = count >= s.wish.min_tokens &&
+  // The sampler held them back; a backend that draws one all the same does not end the sequence early.
+  const bool stops = count > s.wish.min_tokens &&
                      ((!s.wish.ignore_eos && among(model_.end_of_sequence)) || among(s.wish.stop_ids));
   t.out.emplace_back(token_ready{s.id, r.token, s.known() - 1, step_seq, stops, r.logprob, std::move(r.top)});
   if (stops)

@@ -25,8 +25,8 @@ struct scheduler_options {
   duration queue_timeout = std::chrono::seconds(60); ///< from admission to the first row
   double kv_high_watermark = 0.95;                   ///< at this KV use all new work is refused
   double kv_low_watermark = 0.90;                    ///< from this KV use on low priority is refused
-  double hysteresis = 0.05;                          ///< a watermark reopens this much below
-  std::uint32_t low_priority = 7;                    ///< priorities from here on are low
+  double hysteresis = 0.05;       ///< a watermark reopens this much below, see reopening_level
+  std::uint32_t low_priority = 7; ///< priorities from here on are low
   /// A request that waited this long counts as one priority better. So a request of priority p is overtaken
   /// only by those that arrive within p quanta after it: its wait is bounded under any load.
   duration ageing_quantum = std::chrono::seconds(5);
@@ -45,8 +45,8 @@ struct scheduler_stats {
 };
 
 using scheduler_effect = std::variant<
-    admitted, refused, enqueued, started, token_ready, sequence_finished, reserve_blocks, release_blocks,
-    step_finished, run_step, close_sequence, set_alarm, drained>;
+    admitted, refused, started, token_ready, sequence_finished, reserve_blocks, release_blocks, step_finished,
+    run_step, close_sequence, set_alarm, drained>;
 using scheduler_effects = std::vector<scheduler_effect>;
 
 /// Pure: no clock, no Asio, no thread. A request is admitted or refused at the door; admitted ones take a
@@ -111,6 +111,7 @@ class scheduler_core {
     std::int64_t rank = 0;
     std::uint32_t prompt_tokens = 0; ///< estimated until `wish.prompt` is there
     enqueue wish;                    ///< what was asked for; prompt null until then
+    token_list held_back;            ///< ids that may not be drawn before wish.min_tokens; null: none
     std::vector<std::int32_t> generated;
 
     actors::scheduler_core::phase phase = phase::admitted;
@@ -187,6 +188,7 @@ class scheduler_core {
 
   // scheduler_core.cpp: messages, ends
   sequence* find(request_id id) noexcept;
+  token_list held_back_of(const enqueue& wish) const;
   void pump(turn& t);
   void take_token(sequence& s, sequence_result& r, std::uint64_t step_seq, turn& t);
   void end_sequence(sequence& s, finish_reason reason, turn& t);
@@ -219,7 +221,7 @@ class scheduler_core {
   step_state step_ = step_state::idle;
   std::uint64_t step_seq_ = 0;
   std::vector<planned> plan_;
-  std::uint32_t stuck_in_a_row_ = 0; ///< plans that nobody could run for want of blocks
+  std::uint32_t stuck_in_a_row_ = 0;        ///< plans that nobody could run for want of blocks
   time_point retry_at_ = time_point::max(); ///< when an idle scheduler looks again
   time_point alarm_ = time_point::max();
   scheduler_stats stats_;

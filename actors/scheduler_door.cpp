@@ -60,8 +60,9 @@ scheduler_core::refuse_at_door(const admission_request& m, std::uint32_t need, b
         errc::kv_cache_full,
         "KV cache use is " + percent(kv_use()) + "; new work is refused from " +
             percent(options_.kv_high_watermark) + " until it falls below " +
-            percent(options_.kv_high_watermark - options_.hysteresis),
-        static_cast<double>(committed_) + need - (options_.kv_high_watermark - options_.hysteresis) * total,
+            percent(reopening_level(options_.kv_high_watermark, options_.hysteresis)),
+        static_cast<double>(committed_) + need -
+            reopening_level(options_.kv_high_watermark, options_.hysteresis) * total,
         m.id, t.now);
   if (shed_.on() && m.priority >= options_.low_priority)
     return overload(
@@ -69,7 +70,8 @@ scheduler_core::refuse_at_door(const admission_request& m, std::uint32_t need, b
         "KV cache use is " + percent(kv_use()) + "; priorities from " +
             std::to_string(options_.low_priority) + " on are refused from " +
             percent(options_.kv_low_watermark),
-        static_cast<double>(committed_) + need - (options_.kv_low_watermark - options_.hysteresis) * total,
+        static_cast<double>(committed_) + need -
+            reopening_level(options_.kv_low_watermark, options_.hysteresis) * total,
         m.id, t.now);
   if (!seatable && queue_.size() >= options_.max_queue)
     return overload(

@@ -239,8 +239,8 @@ void scheduler_core::launch(turn& t) {
     auto& e = step.entries.emplace_back();
     e = {p.id, p.first, p.count, p.want_token, std::exchange(s.new_blocks, {}), std::nullopt};
     if (!s.opened) {
-      e.open =
-          sequence_opening{s.wish.prompt, s.generated, s.wish.sampling, s.wish.logprobs, s.wish.top_logprobs};
+      e.open = sequence_opening{s.wish.prompt,       s.generated,       s.wish.sampling, s.wish.logprobs,
+                                s.wish.top_logprobs, s.wish.min_tokens, s.held_back};
       s.opened = true;
       s.fresh_tokens = 0;
     }

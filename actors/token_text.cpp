@@ -15,17 +15,18 @@ class model_text final : public token_text {
   model_text(const models::tokenizer& t, std::span<const std::string> stops, bool show_special) :
       tokenizer_(t), characters_(t, show_special), stops_(stops), has_stops_(!stops.empty()) {}
 
-  piece push(std::int32_t token) override {
+  piece push(std::int32_t token, bool may_stop) override {
     std::string text = characters_.push(token);
+    may_stop_ = may_stop;
     if (!has_stops_) return {std::move(text), false};
-    auto step = stops_.push(text);
+    auto step = stops_.push(text, may_stop);
     return {std::move(step.text), step.matched.has_value()};
   }
 
   std::string flush() override {
     std::string text = characters_.flush();
     if (!has_stops_) return text;
-    auto step = stops_.push(text);
+    auto step = stops_.push(text, may_stop_);
     return step.matched ? std::move(step.text) : std::move(step.text) + stops_.flush();
   }
 
@@ -36,6 +37,7 @@ class model_text final : public token_text {
   models::detokenizer characters_;
   models::stop_matcher stops_;
   bool has_stops_;
+  bool may_stop_ = true; ///< of the last token, whose last bytes `flush` may give
 };
 
 } // namespace

@@ -23,7 +23,9 @@ class token_text {
     bool stopped = false; ///< a stop string ended here: nothing more comes
   };
   virtual ~token_text() = default;
-  virtual piece push(std::int32_t token) = 0;
+  /// With `may_stop` false a stop string that ends in this token's text is text like any other; one that only
+  /// begins there may still be completed by a later token.
+  virtual piece push(std::int32_t token, bool may_stop) = 0;
   /// The end of the sequence: what was held back.
   virtual std::string flush() = 0;
   /// The token's own bytes, perhaps a part of a character. Valid as long as the tokenizer.

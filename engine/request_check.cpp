@@ -86,6 +86,8 @@ result<void> check_request(const request& what, std::uint32_t vocabulary) {
   if (what.top_logprobs > max_top_logprobs)
     return bad("top_logprobs", "top_logprobs must be from 0 to " + std::to_string(max_top_logprobs));
   if (what.priority > 9) return bad("priority", "priority must be from 0 to 9");
+  if (what.deadline_ms > max_deadline_ms)
+    return bad("deadline_ms", "deadline_ms must be at most " + std::to_string(max_deadline_ms));
   if (what.tenant.size() > max_tenant_bytes)
     return bad("user", "user is longer than " + std::to_string(max_tenant_bytes) + " bytes");
   return {};

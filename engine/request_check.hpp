@@ -10,6 +10,7 @@ inline constexpr std::size_t max_stop_strings = 16;
 inline constexpr std::size_t max_stop_bytes = 1024;
 inline constexpr std::size_t max_stop_ids = 64;
 inline constexpr std::uint32_t max_top_logprobs = 20;
+inline constexpr std::uint64_t max_deadline_ms = 86'400'000; ///< a day; larger ones would overflow the clock
 inline constexpr std::size_t max_tenant_bytes = 256;
 
 /// Errors: bad_request, with `param` naming the field as the HTTP door spells it. `vocabulary` bounds token

@@ -40,6 +40,9 @@ struct step_sequence {
   std::uint32_t prompt_tokens = 0; ///< how many of `history` are prompt
   std::uint32_t top_logprobs = 0;  ///< the most likely tokens to report, 0-20
   bool logprobs = false;           ///< report the drawn token's log probability
+  /// Ids that must not be drawn in this step; null: none. Shared, because the sequence may be gone before the
+  /// step is.
+  std::shared_ptr<const std::vector<std::int32_t>> held_back;
 };
 
 struct step_input {
@@ -85,8 +88,9 @@ class backend {
   virtual result<void> create_pool(const kv_layout& layout, std::uint32_t blocks) = 0;
 
   /// Starts a step and returns at once; `done` is called exactly once, on the backend's own thread, and must
-  /// only hand the result on. The input is moved back to the caller's ownership only by being destroyed.
-  /// Thread: any, but never two steps at a time.
+  /// only hand the result on. Does not throw: a step for which there is no memory is answered as failed, then
+  /// perhaps on the caller's thread before `submit` returns. The input is moved back to the caller's
+  /// ownership only by being destroyed. Thread: any, but never two steps at a time.
   virtual void submit(
       std::shared_ptr<const step_program> program, step_input input,
       std::function<void(step_result)> done) = 0;

@@ -135,7 +135,8 @@ result<void> cpu_step::check_rows(const step_program& program, const step_input&
     if (row.want == row_output::none) continue;
     output_rows_.push_back(i);
     keep_logits_ = keep_logits_ || row.want == row_output::logits || !sequence.sampling.greedy() ||
-                   sequence.sampling.penalised() || sequence.logprobs || sequence.top_logprobs > 0;
+                   sequence.sampling.penalised() || sequence.held_back || sequence.logprobs ||
+                   sequence.top_logprobs > 0;
   }
   for (const run& current : runs_) {
     const auto& blocks = input.sequences[current.sequence].blocks;

@@ -256,10 +256,12 @@ void cpu_step::answer(std::uint32_t output, const logit_peak& peak, sampler_scra
       rows_of(logits_) + std::size_t{output} * program_->vocab, program_->vocab);
   if (row.want == row_output::logits) std::copy(logits.begin(), logits.end(), answer.logits.begin());
   if (!peak.finite) return;
-  if (!sequence.sampling.greedy() || sequence.sampling.penalised())
+  if (!sequence.sampling.greedy() || sequence.sampling.penalised() || sequence.held_back)
     answer.token = sample_token(
         kernels_, logits, sequence.sampling, sequence.history, sequence.prompt_tokens, row.position + 1,
-        scratch);
+        scratch,
+        sequence.held_back ? std::span<const std::int32_t>(*sequence.held_back)
+                           : std::span<const std::int32_t>());
   if (!sequence.logprobs && sequence.top_logprobs == 0) return;
   const float total = log_sum_exp(kernels_, logits);
   answer.logprob = logits[static_cast<std::size_t>(answer.token)] - total;

@@ -148,11 +148,14 @@ void largest_logits(
 std::int32_t sample_token(
     const kernel_table& kernels, std::span<const float> logits, const sampling_params& params,
     std::span<const std::int32_t> history, std::uint32_t prompt_tokens, std::uint32_t position,
-    sampler_scratch& scratch) {
+    sampler_scratch& scratch, std::span<const std::int32_t> held_back) {
   const auto vocab = static_cast<std::uint32_t>(logits.size());
-  if (params.penalised()) {
+  if (params.penalised() || !held_back.empty()) {
     std::copy(logits.begin(), logits.end(), scratch.adjusted.begin());
-    penalise(params, history, prompt_tokens, scratch);
+    if (params.penalised()) penalise(params, history, prompt_tokens, scratch);
+    for (const std::int32_t token : held_back)
+      if (static_cast<std::uint32_t>(token) < vocab)
+        scratch.adjusted[static_cast<std::uint32_t>(token)] = -largest;
     logits = scratch.adjusted;
   }
   const logit_peak peak = kernels.find_peak(logits.data(), vocab);

@@ -10,6 +10,8 @@ namespace troupe::kernels {
 ///   1. penalties over `history`: a token of prompt or output has its logit divided by repetition_penalty
 ///   when positive,
 ///      multiplied when not; a token of the output then loses presence_penalty + count * frequency_penalty;
+///      Ids that are held back (step_sequence::held_back) then count as least likely, and are drawn only when
+///      nothing else is there;
 ///   2. temperature divides the logits; p = softmax of all of them;
 ///   3. top-k keeps the k most likely tokens (of equals the lower ids);
 ///   4. top-p keeps the shortest run of the most likely kept tokens that holds top_p of their sum;

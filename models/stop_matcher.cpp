@@ -69,7 +69,7 @@ void stop_matcher::link_failures() {
   }
 }
 
-stop_matcher::step stop_matcher::push(std::string_view text) {
+stop_matcher::step stop_matcher::push(std::string_view text, bool may_match) {
   if (done_) return {};
   for (std::size_t i = 0; i < text.size(); ++i) {
     const auto byte = static_cast<unsigned char>(text[i]);
@@ -79,8 +79,11 @@ stop_matcher::step stop_matcher::push(std::string_view text) {
       next = edge(state_, byte);
     }
     state_ = next < 0 ? 0 : next;
+    // A whole stop string that was passed on need not be held back: nothing longer begins with it.
+    if (!may_match)
+      while (state_ != 0 && nodes_[at(state_)].first_edge < 0) state_ = nodes_[at(state_)].fail;
     const std::int32_t stop = nodes_[at(state_)].stop;
-    if (stop >= 0) {
+    if (stop >= 0 && may_match) {
       held_ += text.substr(0, i + 1);
       held_.resize(held_.size() - lengths_[at(stop)]);
       done_ = true;

@@ -26,8 +26,9 @@ class stop_matcher {
   };
 
   /// Adds text. Held back is the longest end of it that may yet become a stop string, no more.
-  /// After a match every further push returns nothing.
-  step push(std::string_view text);
+  /// After a match every further push returns nothing. With `may_match` false a stop string that ends in this
+  /// text is passed on as text; one that only begins in it still counts.
+  step push(std::string_view text, bool may_match = true);
 
   /// The end of the sequence: what was held back.
   std::string flush();

@@ -44,8 +44,10 @@ struct sampling {
 struct request {
   troupe::prompt prompt;
   troupe::sampling sampling;
-  std::optional<std::uint32_t> max_tokens;  ///< absent: to the end of the context
-  std::uint32_t min_tokens = 0;             ///< end-of-sequence and stop ids are held back until then
+  std::optional<std::uint32_t> max_tokens; ///< absent: to the end of the context
+  /// So many tokens are drawn before end-of-sequence and stop ids may be, or a stop string may end; with
+  /// `ignore_eos` only the stop ids and strings wait.
+  std::uint32_t min_tokens = 0;
   std::vector<std::string> stop;            ///< at most 16, each 1-1024 bytes; not part of the text
   std::vector<std::int32_t> stop_token_ids; ///< at most 64, beside the model's end-of-sequence ids
   bool ignore_eos = false;                  ///< end-of-sequence ids are ordinary tokens
@@ -53,7 +55,7 @@ struct request {
   bool logprobs = false;                    ///< of each drawn token
   std::uint32_t top_logprobs = 0;           ///< 0-20 alternatives beside it
   std::uint32_t priority = 5;               ///< 0 (first) - 9; 7-9 are shed first
-  std::uint64_t deadline_ms = 0;            ///< from submission to the last token; 0 = none
+  std::uint64_t deadline_ms = 0;            ///< from submission to the last token, at most a day; 0 = none
   std::uint32_t credit = 0; ///< unread token events before the request pauses; 0 = the default
   std::string tenant;       ///< opaque: fairness, limits, prefix salt
 };
@@ -77,7 +79,8 @@ struct scored_token {
   std::string text; ///< bytes of the token, may be a part of a character
 };
 
-/// Admitted: the request will run. Comes first, unless `failed_event` comes instead.
+/// The request runs: its first row is being computed. Comes first, unless `failed_event` comes instead; until
+/// then the request may still be refused.
 struct accepted_event {
   std::vector<std::int32_t> prompt_token_ids;
   std::string model;

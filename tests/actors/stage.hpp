@@ -141,7 +141,6 @@ class stage {
  private:
   void take(admitted&& m) { admitted_ids.push_back(m.id.number); }
   void take(refused&& m) { refusals[m.id.number] = std::move(m.why); }
-  void take(enqueued&&) {}
   void take(started&& m) { started_ids.push_back(m.id.number); }
   void take(token_ready&& m) { tokens[m.id.number].push_back(std::move(m)); }
   void take(sequence_finished&& m) {

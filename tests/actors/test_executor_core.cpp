@@ -72,6 +72,29 @@ BOOST_AUTO_TEST_CASE(a_plan_becomes_rows_with_block_tables) {
   BOOST_TEST(in.sequences[0].history.empty()); // nothing is penalised
 }
 
+BOOST_AUTO_TEST_CASE(ids_are_held_back_until_min_tokens_were_drawn_also_after_a_recompute) {
+  bench b;
+  auto first = opening(1, {5, 6}, 2, {0});
+  first.open->min_tokens = 2;
+  first.open->held_back = std::make_shared<const std::vector<std::int32_t>>(1, 96);
+  const auto held = first.open->held_back;
+  BOOST_TEST((b.plan(1, {first}).sequences[0].held_back == held));
+  b.tell(bench::answer(1, {{1, 11}}));
+  BOOST_TEST((b.plan(2, {going_on(1, 2)}).sequences[0].held_back == held));
+  b.tell(bench::answer(2, {{0, 12}}));
+  BOOST_TEST(!b.plan(3, {going_on(1, 3)}).sequences[0].held_back);
+  b.tell(bench::answer(3, {{0, 13}}));
+  b.tell(close_sequence{rid(1)});
+  first.open->generated = {11};
+  first.count = 3;
+  BOOST_TEST((b.plan(4, {first}).sequences[0].held_back == held));
+  b.tell(bench::answer(4, {{2, 12}}));
+  b.tell(close_sequence{rid(1)});
+  first.open->generated = {11, 12};
+  first.count = 4;
+  BOOST_TEST(!b.plan(5, {first}).sequences[0].held_back);
+}
+
 BOOST_AUTO_TEST_CASE(drawn_tokens_are_the_next_rows_input) {
   bench b;
   b.plan(1, {opening(1, {5, 6}, 2, {0})});

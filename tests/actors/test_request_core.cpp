@@ -4,6 +4,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include <functional>
+#include <limits>
 
 using namespace troupe;
 using namespace troupe::actors;
@@ -17,8 +18,8 @@ const request_id id{1, 1, 42};
 /// stops.
 class letters final : public token_text {
  public:
-  piece push(std::int32_t token) override {
-    if (token == 99) return {"", true};
+  piece push(std::int32_t token, bool may_stop) override {
+    if (token == 99 && may_stop) return {"", true};
     std::string out = std::exchange(held_, {});
     const char c = static_cast<char>('a' + token);
     if (c == 'z')
@@ -54,7 +55,7 @@ struct client {
     tell(admitted{id});
     tell(prompt_ready{
         id, std::make_shared<const std::vector<std::int32_t>>(std::vector<std::int32_t>{1, 2, 3})});
-    tell(enqueued{id});
+    tell(started{id});
   }
   void token(std::int32_t t, bool ends = false) {
     token_ready m;
@@ -165,6 +166,16 @@ BOOST_AUTO_TEST_CASE(a_prompt_that_cannot_be_tokenised_gives_the_place_back) {
   BOOST_TEST((c.failure() == errc::bad_template));
 }
 
+BOOST_AUTO_TEST_CASE(a_request_is_accepted_at_its_first_row_and_may_be_refused_until_then) {
+  client c;
+  c.tell(admitted{id});
+  c.tell(prompt_ready{id, std::make_shared<const std::vector<std::int32_t>>(3)});
+  BOOST_TEST(c.events().empty());
+  c.broke(errc::queue_timeout);
+  BOOST_TEST(c.events().size() == 1U);
+  BOOST_TEST((c.failure() == errc::queue_timeout));
+}
+
 BOOST_AUTO_TEST_CASE(the_end_waits_for_tokens_still_under_way) {
   client c;
   c.admit();
@@ -179,12 +190,12 @@ BOOST_AUTO_TEST_CASE(the_end_waits_for_tokens_still_under_way) {
   BOOST_TEST(c.done()->usage.completion_tokens == 3U);
 }
 
-BOOST_AUTO_TEST_CASE(tokens_may_overtake_the_acceptance) {
+BOOST_AUTO_TEST_CASE(tokens_may_overtake_the_start) {
   client c;
   c.tell(admitted{id});
   c.tell(prompt_ready{id, std::make_shared<const std::vector<std::int32_t>>(3)});
   c.token(0);
-  c.tell(enqueued{id});
+  c.tell(started{id});
   const auto events = c.events();
   BOOST_TEST(std::holds_alternative<accepted_event>(events.at(0)));
   BOOST_TEST(events.size() == 2U);
@@ -245,7 +256,13 @@ BOOST_AUTO_TEST_CASE(a_cancel_at_any_point_ends_once) {
        },
        false},
       {"while tokenising", [](client& c) { c.tell(admitted{id}); }, end, false},
-      {"handed in", [](client& c) { c.admit(); }, end, true},
+      {"in the queue",
+       [](client& c) {
+         c.tell(admitted{id});
+         c.tell(prompt_ready{id, std::make_shared<const std::vector<std::int32_t>>(3)});
+       },
+       end, false},
+      {"started", [](client& c) { c.admit(); }, end, true},
       {"streaming",
        [](client& c) {
          c.admit();
@@ -345,6 +362,54 @@ BOOST_AUTO_TEST_CASE(a_reader_that_stays_away_is_ended) {
   BOOST_TEST(c.count<cancel>() == 1U);
   c.broke(errc::slow_consumer);
   BOOST_TEST((c.failure() == errc::slow_consumer));
+}
+
+BOOST_AUTO_TEST_CASE(a_reader_that_reads_slowly_is_never_ended) {
+  request_options o;
+  o.credit = 100;
+  o.slow_consumer = milliseconds(100);
+  client c(o);
+  c.admit();
+  for (int i = 0; i < 100; ++i) c.token(0);
+  BOOST_TEST(c.core.paused());
+  for (int i = 0; i < 40; ++i) { // one event in 90 ms, and none of them enough to go on
+    c.now += milliseconds(90);
+    if (c.alarm <= c.now) c.tell(alarm_rang{});
+    c.tell(events_read{id, 1});
+  }
+  BOOST_TEST(c.core.paused());
+  BOOST_TEST(c.count<cancel>() == 0U);
+  BOOST_TEST(c.count<set_alarm>() < 50U);
+  const auto last_read = c.now;
+  while (c.count<cancel>() == 0 && c.alarm != time_point::max()) {
+    c.now = c.alarm;
+    c.tell(alarm_rang{});
+  }
+  BOOST_TEST(c.count<cancel>() == 1U);
+  BOOST_TEST((c.now == last_read + milliseconds(100)));
+}
+
+BOOST_AUTO_TEST_CASE(a_stop_string_does_not_end_the_answer_before_min_tokens) {
+  request_options o;
+  o.min_tokens = 2;
+  client c(o);
+  c.admit();
+  c.token(99);
+  c.token(99);
+  BOOST_TEST(c.count<finish>() == 0U);
+  c.token(99);
+  BOOST_TEST(c.count<finish>() == 1U);
+}
+
+BOOST_AUTO_TEST_CASE(a_deadline_beyond_the_clock_is_a_day) {
+  request r;
+  r.prompt = std::vector<std::int32_t>(1, 1);
+  r.deadline_ms = std::numeric_limits<std::uint64_t>::max();
+  client c(make_request_options(id, r, 1, 256));
+  BOOST_TEST((c.alarm == c.now + std::chrono::hours(24)));
+  request_options o;
+  o.deadline = duration::max();
+  BOOST_TEST((client(o).alarm == c.now + std::chrono::hours(24)));
 }
 
 BOOST_AUTO_TEST_CASE(log_probabilities_come_when_asked_for) {

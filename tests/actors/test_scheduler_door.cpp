@@ -71,6 +71,18 @@ BOOST_AUTO_TEST_CASE(the_high_watermark_refuses_all_and_reopens_five_points_belo
   BOOST_TEST(s.knock(102, 0));
 }
 
+BOOST_AUTO_TEST_CASE(a_watermark_below_the_hysteresis_still_reopens) {
+  scheduler_options o = with(64, 64);
+  o.kv_high_watermark = o.kv_low_watermark = 0.04;
+  stage s(o, 100, 1, 100);
+  BOOST_TEST(s.knock(1, 5, 1, 4)); // alone: 5 %
+  BOOST_TEST(!s.knock(2));
+  BOOST_TEST((s.refusals[2].code == errc::kv_cache_full));
+  BOOST_TEST(s.refusals[2].message.find("falls below 2 %") != std::string::npos);
+  s.tell(cancel{rid(1), {errc::cancelled, "", {}, 0}});
+  BOOST_TEST(s.knock(3));
+}
+
 BOOST_AUTO_TEST_CASE(low_priority_is_shed_above_the_low_watermark_only) {
   stage s(with(64, 64), 100, 1, 100);
   for (std::uint64_t i = 1; i <= 17; ++i) s.knock(i, 5, 1, 4); // 85 %

@@ -81,9 +81,9 @@ BOOST_AUTO_TEST_CASE(a_sequence_ends_for_the_right_reason) {
       {"end of sequence", {9, eos}, 8, 0, {}, false, finish_reason::stop, 2},
       {"end of sequence first", {eos}, 8, 0, {}, false, finish_reason::stop, 1},
       {"ignored", {eos, eos, eos}, 3, 0, {}, true, finish_reason::length, 3},
-      {"held back", {eos, eos, eos}, 8, 3, {}, false, finish_reason::stop, 3},
+      {"drawn although held back", {eos, eos, eos, eos}, 8, 3, {}, false, finish_reason::stop, 4},
       {"stop id", {9, 11}, 8, 0, {10, 11}, false, finish_reason::stop, 2},
-      {"stop id held back", {11, 9, 9, 11}, 8, 2, {11}, false, finish_reason::stop, 4},
+      {"stop id drawn although held back", {11, 11, 9, 11}, 8, 2, {11}, false, finish_reason::stop, 4},
       {"stop id though eos is ignored", {eos, 11}, 8, 0, {11}, true, finish_reason::stop, 2},
       {"length", {9, 9}, 2, 0, {}, false, finish_reason::length, 2},
       {"stop as the last token", {9, eos}, 2, 0, {}, false, finish_reason::stop, 2},
@@ -109,6 +109,38 @@ BOOST_AUTO_TEST_CASE(a_sequence_ends_for_the_right_reason) {
       BOOST_TEST(s.tokens[1].back().ends == (r.reason == finish_reason::stop));
       BOOST_TEST(s.cache.level().free == 64U);
     }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(what_ends_a_sequence_is_held_back_until_min_tokens) {
+  struct row {
+    std::uint32_t min_tokens;
+    bool ignore_eos;
+    std::vector<std::int32_t> stop_ids, held_back;
+  };
+  const row rows[] = {
+      {0, false, {11}, {}},
+      {2, false, {}, {stage::eos}},
+      {2, false, {11, 12}, {11, 12, stage::eos}},
+      {2, true, {11}, {11}},
+      {2, true, {}, {}},
+  };
+  for (const auto& r : rows) {
+    stage s(scheduler_options{});
+    s.knock(1);
+    enqueue m;
+    m.id = rid(1);
+    m.prompt = prompt_of(4);
+    m.max_tokens = 8;
+    m.min_tokens = r.min_tokens;
+    m.stop_ids = r.stop_ids;
+    m.ignore_eos = r.ignore_eos;
+    s.tell(std::move(m));
+    BOOST_REQUIRE(s.running());
+    const auto& open = s.step->entries.at(0).open;
+    BOOST_REQUIRE(open.has_value());
+    BOOST_TEST(open->min_tokens == r.min_tokens);
+    BOOST_TEST((open->held_back ? *open->held_back : std::vector<std::int32_t>{}) == r.held_back);
   }
 }
 

@@ -80,7 +80,7 @@ class fake_backend final : public kernels::backend {
 class fake_text final : public actors::token_text {
  public:
   explicit fake_text(std::span<const std::string> stops) : stops_(stops.begin(), stops.end()) {}
-  piece push(std::int32_t token) override {
+  piece push(std::int32_t token, bool) override {
     std::string text(1, static_cast<char>('!' + token % 90));
     for (const std::string& s : stops_)
       if (s == text) return {"", true};

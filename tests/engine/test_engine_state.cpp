@@ -186,6 +186,25 @@ BOOST_AUTO_TEST_CASE(bad_requests_and_prompts_that_never_fit_are_refused_with_th
   BOOST_TEST((b->failed->code == errc::context_length_exceeded));
 }
 
+BOOST_AUTO_TEST_CASE(a_request_that_waits_too_long_is_refused_without_having_been_accepted) {
+  options.max_batch = 1;
+  options.queue_timeout_ms = 20;
+  start();
+  host->backend_of_test->held = true;
+  stream running = engine->submit(ask({1}, 2));
+  auto first = std::make_shared<answer>();
+  collect(running, first);
+  run_until([&] { return first->accepted > 0; });
+  stream waiting = engine->submit(ask({2}, 2));
+  auto second = std::make_shared<answer>();
+  collect(waiting, second);
+  run_until([&] { return second->terminal > 0; });
+  BOOST_REQUIRE(second->failed);
+  BOOST_TEST((second->failed->code == errc::queue_timeout));
+  BOOST_TEST(second->accepted == 0U);
+  BOOST_TEST(first->terminal == 0U);
+}
+
 BOOST_AUTO_TEST_CASE(before_the_start_requests_are_told_that_the_model_loads) {
   engine = std::make_shared<detail::engine_state>(io.get_executor(), options, environment());
   stream s = engine->submit(ask({1}, 5));

@@ -67,6 +67,8 @@ BOOST_AUTO_TEST_CASE(every_value_out_of_range_is_refused_by_name) {
       {"stop_token_ids", [](request& r) { r.stop_token_ids.assign(detail::max_stop_ids + 1, 1); }},
       {"top_logprobs", [](request& r) { r.top_logprobs = detail::max_top_logprobs + 1; }},
       {"priority", [](request& r) { r.priority = 10; }},
+      {"deadline_ms", [](request& r) { r.deadline_ms = detail::max_deadline_ms + 1; }},
+      {"deadline_ms", [](request& r) { r.deadline_ms = std::numeric_limits<std::uint64_t>::max(); }},
       {"user", [](request& r) { r.tenant.assign(detail::max_tenant_bytes + 1, 't'); }},
       {"prompt", [](request& r) { r.prompt = std::string(); }},
       {"prompt", [](request& r) { r.prompt = std::vector<std::int32_t>(); }},

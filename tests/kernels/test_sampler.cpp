@@ -21,12 +21,14 @@ struct sampler_fixture {
   sampler_scratch scratch;
   std::vector<std::int32_t> history;
   std::uint32_t prompt_tokens = 0;
+  std::vector<std::int32_t> held_back;
   isa level = isa::ref;
 
   explicit sampler_fixture(std::vector<float> numbers) :
       logits(std::move(numbers)), scratch(static_cast<std::uint32_t>(logits.size())) {}
   std::int32_t draw(const sampling_params& params, std::uint32_t position) {
-    return sample_token(kernels_for(level), logits, params, history, prompt_tokens, position, scratch);
+    return sample_token(
+        kernels_for(level), logits, params, history, prompt_tokens, position, scratch, held_back);
   }
   /// Tokens that come up in `draws` draws.
   std::map<std::int32_t, int> drawn(const sampling_params& params, int draws = 2000) {
@@ -207,6 +209,33 @@ BOOST_AUTO_TEST_CASE(penalties_leave_no_trace_for_the_next_row) {
   f.history = {1, 2, 3, 3, 299, -1, 300, 1000000};
   f.draw(params, 0);
   BOOST_TEST(std::all_of(f.scratch.counts.begin(), f.scratch.counts.end(), [](auto c) { return c == 0; }));
+}
+
+BOOST_AUTO_TEST_CASE(what_is_held_back_is_not_drawn_however_likely_it_is) {
+  for (const isa level : all_isas()) {
+    sampler_fixture f({1, 9, 3, 8, 2.5F, 0});
+    f.level = level;
+    f.held_back = {1, 3, 600, -1};
+    BOOST_TEST(f.draw(with(0), 0) == 2);
+    BOOST_TEST((keys(f.drawn(with(1.5F))) == std::set<std::int32_t>{0, 2, 4, 5}));
+    BOOST_TEST((keys(f.drawn(with(2, 3))) == std::set<std::int32_t>{0, 2, 4}));
+    BOOST_TEST((keys(f.drawn(with(1, 5, 0.999F, 1e-9F))) == std::set<std::int32_t>{0, 2, 4, 5}));
+    BOOST_TEST((keys(f.drawn(with(1e-44F))) == std::set<std::int32_t>{2}));
+    auto params = with(0);
+    params.repetition_penalty = 1e-30F; // drives the token that it names, and no other
+    f.history = {1};
+    BOOST_TEST(f.draw(params, 0) == 2);
+    f.history.clear();
+    f.held_back.clear();
+    BOOST_TEST(f.draw(with(0), 0) == 1);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(where_everything_is_held_back_a_token_is_drawn_all_the_same) {
+  sampler_fixture f({1, 2});
+  f.held_back = {0, 1};
+  for (const auto& [token, count] : f.drawn(with(1, 1, 0.5F, 0.5F), 10))
+    BOOST_TEST((token == 0 || token == 1));
 }
 
 BOOST_AUTO_TEST_CASE(an_extreme_penalty_still_gives_a_token) {

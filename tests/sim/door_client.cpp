@@ -18,6 +18,7 @@ json::object body_of(const door_wish& w) {
   o["seed"] = w.wish.seed;
   o["stream"] = w.stream;
   o["return_token_ids"] = true;
+  if (w.wish.min_tokens > 0) o["min_tokens"] = w.wish.min_tokens;
   if (w.wish.ignore_eos) o["ignore_eos"] = true;
   if (!w.wish.stops.empty()) o["stop"] = json::array(w.wish.stops.begin(), w.wish.stops.end());
   if (w.broken) o["no_such_field"] = 1;
@@ -175,6 +176,7 @@ void answer_reader::take_http(int status, std::string_view body) {
     const std::string_view event = body.substr(0, end);
     body.remove_prefix(end + 2);
     if (event.starts_with(":")) continue;
+    a.accepted = true;
     const auto data = event.find("data: ");
     if (data == std::string_view::npos) return complain("an event without data");
     const std::string_view text = event.substr(data + 6);
@@ -244,7 +246,9 @@ void answer_reader::take_object(std::string_view text) {
   if (found == answers_.end()) return complain("an object of an unknown request");
   door_answer& a = found->second;
   if (a.terminals > 0) return complain(std::string(type) + " after the end of " + found->first);
-  if (type == "token") {
+  if (type == "accepted") {
+    a.accepted = true;
+  } else if (type == "token") {
     ++a.token_objects;
     a.text += std::string_view(o.at("text").as_string());
     append_ids(a.tokens, o.at("token_ids"));

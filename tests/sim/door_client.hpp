@@ -29,7 +29,8 @@ struct door_wish {
 struct door_answer {
   std::uint32_t terminals = 0;
   bool done = false;
-  int status = 0; ///< of the error, or 200
+  bool accepted = false; ///< told so, by an object or by the first event of a stream
+  int status = 0;        ///< of the error, or 200
   std::string code, param, finish_reason, text;
   std::vector<std::int32_t> tokens;
   std::uint32_t token_objects = 0;

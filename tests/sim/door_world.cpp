@@ -226,6 +226,8 @@ void door_world::draw_requests(connection& c, std::size_t number) {
     w.wish.max_tokens = static_cast<std::uint32_t>(1 + chance_.below(40));
     w.wish.limit = std::min(context_, blocks_ * block_tokens_);
     w.wish.ignore_eos = chance_.below(3) == 0;
+    if (chance_.below(4) == 0)
+      w.wish.min_tokens = static_cast<std::uint32_t>(1 + chance_.below(w.wish.max_tokens));
     if (chance_.below(4) == 0) w.wish.stops = {std::string(1, static_cast<char>('a' + chance_.below(26)))};
     w.stream = c.kind != door_kind::http || chance_.below(3) != 0;
     w.priority = static_cast<std::uint32_t>(chance_.below(10));
@@ -467,6 +469,10 @@ void door_world::check_answer(
       broken("an unknown field gave " + a.code + " at " + a.param);
     return;
   }
+  static const std::set<std::string> at_the_door{
+      "kv_cache_full", "queue_full", "shed_low_priority", "queue_timeout", "model_loading"};
+  if (at_the_door.contains(a.code) && a.accepted) return broken("was accepted, then refused: " + a.code);
+  if (a.code == "queue_timeout" && a.status != 429) return broken("waited too long, but got no 429");
   static const std::set<std::string> always{"kv_cache_full", "queue_full", "shed_low_priority",
                                             "queue_timeout", "draining",   "slow_consumer",
                                             "model_loading", "shutdown"};

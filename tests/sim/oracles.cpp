@@ -41,6 +41,7 @@ void simulation::check_event(participant& p, const stream_event& event) {
   if (const auto* a = std::get_if<accepted_event>(&event)) {
     require(!p.accepted && p.events == 0, "accepted twice, or not first", id);
     require(a->prompt_token_ids == p.script->prompt, "accepted with another prompt", id);
+    require(p.started || p.script->max_tokens == 0, "accepted before its first row", id);
     p.accepted = true;
   } else if (const auto* t = std::get_if<token_event>(&event)) {
     check_token(p, *t);
@@ -144,13 +145,13 @@ void simulation::check_failure(participant& p, const error& why) {
     needs(door && p.cancel_sent);
     break;
   case errc::queue_timeout:
-    needs(!p.started && now_ >= p.submitted + scenario_.options.queue_timeout);
+    needs(door && !p.started && now_ >= p.submitted + scenario_.options.queue_timeout);
     break;
   case errc::deadline_exceeded:
     needs(p.script->deadline > duration::zero() && now_ >= p.submitted + p.script->deadline);
     break;
   case errc::slow_consumer:
-    needs(p.paused_since != time_point::max() && now_ >= p.paused_since + p.script->slow_consumer);
+    needs(p.paused_since != time_point::max() && p.given_up);
     // Half the credit back resumes it, unless that is still under way.
     needs(
         p.tokens.size() - p.read_told > p.script->credit / 2 ||
@@ -214,6 +215,16 @@ void simulation::check_plan(const actors::run_step& step) {
   require(rows <= o.max_step_tokens, "more rows in a step than max_step_tokens");
 }
 
+/// Only one that read nothing for the whole time is given up.
+void simulation::check_patience(participant& p) {
+  const auto id = p.core->id().number;
+  require(p.paused_since != time_point::max(), "a reader with credit was given up", id);
+  require(
+      now_ >= std::max(p.paused_since, p.read_at) + p.script->slow_consumer,
+      "a reader that reads was given up", id);
+  p.given_up = true;
+}
+
 void simulation::check_admission(const actors::admission_request& m) {
   const double use = scheduler_.kv_use(); // before the message; its parts are checked after every turn
   door_was_full_ = open_ && !draining_ && use >= scenario_.options.kv_high_watermark;
@@ -228,10 +239,14 @@ void simulation::check_refusal(const actors::refused& m) {
   const double use = scheduler_.kv_use();
   switch (m.why.code) {
   case errc::kv_cache_full:
-    require(use >= o.kv_high_watermark - o.hysteresis - 1e-9, "refused below the watermark", m.id.number);
+    require(
+        use >= actors::reopening_level(o.kv_high_watermark, o.hysteresis) - 1e-9,
+        "refused below the watermark", m.id.number);
     break;
   case errc::shed_low_priority:
-    require(use >= o.kv_low_watermark - o.hysteresis - 1e-9, "shed below the watermark", m.id.number);
+    require(
+        use >= actors::reopening_level(o.kv_low_watermark, o.hysteresis) - 1e-9, "shed below the watermark",
+        m.id.number);
     require(of(m.id).script->priority >= o.low_priority, "a high priority was shed", m.id.number);
     break;
   case errc::queue_full: {
@@ -407,8 +422,7 @@ void simulation::check_not_stalled() {
   for (const auto& v : seen_) {
     const auto& p = participants_.at(v.id.number - 1);
     if (v.closing) complain("an ended sequence waits for nobody", v.id.number);
-    const bool tokenised = p.accepted || v.started;
-    if (v.seated && !v.paused && tokenised) {
+    if (v.seated && !v.paused && p.handed_in) {
       const auto& o = scenario_.options;
       const bool may_wait =
           !v.started && o.max_wait > duration::zero() && scheduler_alarm_at_ <= now_ + o.max_wait;

@@ -20,7 +20,7 @@ std::uint64_t mix(std::uint64_t a, std::uint64_t b) noexcept {
 } // namespace
 
 simulation::simulation(std::uint64_t seed, const scenario& s, recorder* record) :
-    scenario_(s), seed_(seed), record_(record), chance_(seed, 2), mail_(seed), scheduler_(s.options),
+    scenario_(s), record_(record), chance_(seed, 2), mail_(seed), scheduler_(s.options),
     cache_({model_number, 0, 0}, s.blocks, s.block_tokens), backend_(s.model, s.blocks, s.block_tokens),
     participants_(s.clients.size()) {
   // As the shells do: an effect never needs memory while a core is in the middle of something.
@@ -68,7 +68,6 @@ outcome simulation::run() {
   result_.steps = stats.steps;
   result_.preemptions = stats.preemptions;
   result_.failed_steps = stats.failed_steps;
-  result_.took = now_.time_since_epoch();
   return result_;
 }
 
@@ -84,7 +83,7 @@ bool simulation::advance() {
   if (!due) check_not_stalled();
   auto node = timed_.extract(timed_.begin());
   now_ = std::max(now_, node.key().first);
-  if (record_ == nullptr || mail_.empty()) check_bounds();
+  check_bounds();
   node.mapped()();
   return true;
 }
@@ -155,6 +154,7 @@ void simulation::to_scheduler(party, Message&& m) {
   if constexpr (std::is_same_v<message, actors::model_ready>) open_ = true;
   if constexpr (std::is_same_v<message, actors::drain>) draining_ = true;
   if constexpr (std::is_same_v<message, actors::cut>) draining_ = cut_ = true;
+  if constexpr (std::is_same_v<message, actors::enqueue>) of(m.id).handed_in = true;
   if constexpr (std::is_same_v<message, actors::stream_paused>) of(m.id).scheduler_paused = true;
   if constexpr (std::is_same_v<message, actors::stream_resumed>) of(m.id).scheduler_paused = false;
   if constexpr (std::is_same_v<message, actors::step_failed>)
@@ -340,6 +340,7 @@ void simulation::submit(std::uint32_t index) {
 template<class Message>
 void simulation::to_request(participant& p, Message&& m) {
   actors::request_effects effects;
+  if constexpr (std::is_same_v<std::remove_cvref_t<Message>, actors::events_read>) p.read_at = now_;
   p.core->on(std::forward<Message>(m), now_, effects);
   carry_out(p, effects);
 }
@@ -352,6 +353,8 @@ void simulation::carry_out(participant& p, actors::request_effects& effects) {
           using effect_type = std::remove_reference_t<decltype(e)>;
           if constexpr (std::is_same_v<effect_type, stream_paused>) p.paused_since = now_;
           if constexpr (std::is_same_v<effect_type, stream_resumed>) p.paused_since = time_point::max();
+          if constexpr (std::is_same_v<effect_type, cancel>)
+            if (e.why.code == errc::slow_consumer) check_patience(p);
           if constexpr (scheduler_protocol::accepts<effect_type>) {
             require(e.id == p.core->id(), "a request speaks for another", p.core->id().number);
             mail_.push<scheduler_protocol>(party_of(p), scheduler, std::move(e));
@@ -415,7 +418,10 @@ void simulation::client_event(participant& p, stream_event&& event) {
 void simulation::client_reads(participant& p) {
   ++p.read_told;
   p.told_at = now_;
-  p.silent_since = time_point::max();
+  // One read too few to go on, and its patience counts anew.
+  const bool stays =
+      p.paused_since != time_point::max() && p.tokens.size() - p.read_told > p.script->credit / 2;
+  p.silent_since = stays ? now_ : time_point::max();
   mail_.push<actors::request_protocol>(client, party_of(p), actors::events_read{p.core->id(), 1});
 }
 

@@ -41,7 +41,6 @@ struct outcome {
   std::uint64_t steps = 0, preemptions = 0, refused = 0, completed = 0, failed_steps = 0;
   std::array<std::uint64_t, static_cast<std::size_t>(errc::internal) + 1> failed{}; ///< requests, by errc
   std::uint64_t stopped = 0, full_length = 0, cancelled = 0;
-  duration took{}; ///< virtual
 };
 
 /// Hears every delivery, for diagrams.
@@ -63,11 +62,13 @@ class simulation {
     const client_script* script = nullptr;
     std::optional<actors::request_core> core;
     lone_run expected;
-    bool expects_refusal = false; ///< its prompt never fits
-    time_point submitted{}, ended{}, told_at{},
+    bool expects_refusal = false;                          ///< its prompt never fits
+    time_point submitted{}, ended{}, told_at{}, read_at{}, ///< read_at: its core last heard of a read
         paused_since = time_point::max(), left_at = time_point::max(),
         silent_since = time_point::max(); ///< as the client sees it: its credit is used up
     bool accepted = false, over = false, retired = false, cancel_sent = false, prompt_asked = false;
+    bool handed_in = false; ///< the scheduler has its prompt
+    bool given_up = false;  ///< ended as a slow reader
     std::uint64_t next_seq = 0;
     std::vector<std::int32_t> tokens;
     std::string text;
@@ -120,6 +121,7 @@ class simulation {
   void check_step_input(const kernels::step_input& input);
   void check_plan(const actors::run_step& step);
   void check_refusal(const actors::refused& m);
+  void check_patience(participant& p);
   void check_admission(const actors::admission_request& m);
   void check_finish(const actors::sequence_finished& m);
   void check_scheduler(std::string_view message);
@@ -131,7 +133,6 @@ class simulation {
   void check_end();
 
   const scenario& scenario_;
-  std::uint64_t seed_;
   recorder* record_;
   runtime::random_stream chance_;
   network mail_;
@@ -162,7 +163,7 @@ class simulation {
   std::uint64_t steps_launched_ = 0;
   std::size_t prompts_starved_ = 0;          ///< steps in a row without a prompt's row though one waits
   bool launched_ = false, shortage_ = false; ///< in this turn; since the last launch
-  bool ready_sent_ = false, draining_ = false, cut_ = false, drained_ = false, open_ = false;
+  bool draining_ = false, cut_ = false, drained_ = false, open_ = false;
   bool allocation_failed_ = false;
   bool door_was_full_ = false, door_was_shedding_ = false, door_queue_full_ = false;
   std::vector<actors::scheduler_core::view> seen_; ///< scheduler's requests after its last turn

@@ -25,7 +25,9 @@ std::uint64_t fold(std::uint64_t state, std::uint64_t slot) noexcept {
   return scramble(state * 0x9E3779B97F4A7C15U + slot);
 }
 
-drawn draw(const imaginary_model& model, std::uint64_t state, std::uint64_t seed) noexcept {
+drawn draw(
+    const imaginary_model& model, std::uint64_t state, std::uint64_t seed,
+    std::span<const std::int32_t> held_back) noexcept {
   const std::uint64_t x = scramble(state ^ scramble(seed));
   drawn d;
   d.logprob = -static_cast<float>(x % 1024) / 1024;
@@ -33,6 +35,8 @@ drawn draw(const imaginary_model& model, std::uint64_t state, std::uint64_t seed
     d.token = model.end_of_sequence;
   else
     d.token = static_cast<std::int32_t>(1 + (x >> 12) % (model.vocabulary - 1));
+  while (std::find(held_back.begin(), held_back.end(), d.token) != held_back.end())
+    d.token = (d.token + 1) % static_cast<std::int32_t>(model.vocabulary);
   return d;
 }
 
@@ -67,7 +71,9 @@ kernels::step_result stand_in::compute(const kernels::step_input& input, const r
     const auto& s = input.sequences[row.sequence];
     std::uint64_t state = 0;
     for (std::uint32_t p = 0; p <= row.position; ++p) state = fold(state, slot(s, p));
-    const auto d = draw(model_, state, s.sampling.seed);
+    const auto d = draw(
+        model_, state, s.sampling.seed,
+        s.held_back ? std::span<const std::int32_t>(*s.held_back) : std::span<const std::int32_t>());
     auto& r = result.rows.emplace_back();
     r.row = i;
     r.token = d.token;
@@ -93,15 +99,18 @@ std::string_view plain_text::bytes_of(std::int32_t token) const {
              : std::string_view{};
 }
 
-actors::token_text::piece plain_text::push(std::int32_t token) {
+actors::token_text::piece plain_text::push(std::int32_t token, bool may_stop) {
   if (stopped_) return {};
+  const std::size_t before = held_.size(); // what ended there was passed on when it came
   held_ += bytes_of(token);
   std::size_t first_end = std::string::npos, begin = 0;
-  for (const auto& s : stops_)
-    if (const auto at = held_.find(s); at != std::string::npos && at + s.size() < first_end) {
-      first_end = at + s.size();
-      begin = at;
-    }
+  if (may_stop)
+    for (const auto& s : stops_)
+      if (const auto at = held_.find(s, before < s.size() ? 0 : before + 1 - s.size());
+          at != std::string::npos && at + s.size() < first_end) {
+        first_end = at + s.size();
+        begin = at;
+      }
   if (first_end != std::string::npos) {
     stopped_ = true;
     return {std::exchange(held_, {}).substr(0, begin), true};
@@ -124,16 +133,19 @@ lone_run run_alone(const imaginary_model& model, const lone_wish& wish) {
   std::uint64_t state = 0;
   std::uint32_t position = 0;
   for (const auto t : wish.prompt) state = fold(state, slot_value(t, position++));
+  auto ends = wish.stop_ids;
+  if (!wish.ignore_eos) ends.push_back(model.end_of_sequence);
   while (run.tokens.size() < wish.max_tokens && position < wish.limit) {
-    const auto d = draw(model, state, wish.seed);
+    const bool may_end = run.tokens.size() >= wish.min_tokens;
+    const auto d = draw(
+        model, state, wish.seed,
+        may_end ? std::span<const std::int32_t>() : std::span<const std::int32_t>(ends));
     run.tokens.push_back(d.token);
-    const bool among = std::find(wish.stop_ids.begin(), wish.stop_ids.end(), d.token) != wish.stop_ids.end();
-    if (run.tokens.size() >= wish.min_tokens &&
-        ((d.token == model.end_of_sequence && !wish.ignore_eos) || among)) {
+    if (may_end && std::find(ends.begin(), ends.end(), d.token) != ends.end()) {
       run.stop = true;
       break;
     }
-    const auto piece = text.push(d.token);
+    const auto piece = text.push(d.token, may_end);
     run.text += piece.text;
     if (piece.stopped) {
       run.stop = true;

@@ -28,8 +28,11 @@ struct drawn {
 
 /// What a slot holds of one position.
 std::uint64_t slot_value(std::int32_t token, std::uint32_t position) noexcept;
-/// The token after a sequence whose slots, folded in order, give `state`.
-drawn draw(const imaginary_model& model, std::uint64_t state, std::uint64_t seed) noexcept;
+/// The token after a sequence whose slots, folded in order, give `state`; the next one round the vocabulary
+/// that is not held back.
+drawn draw(
+    const imaginary_model& model, std::uint64_t state, std::uint64_t seed,
+    std::span<const std::int32_t> held_back) noexcept;
 std::uint64_t fold(std::uint64_t state, std::uint64_t slot) noexcept;
 
 /// Misbehaviour of single requests, named by their sampling seed.
@@ -61,7 +64,7 @@ class stand_in {
 class plain_text final : public actors::token_text {
  public:
   explicit plain_text(std::vector<std::string> stops) : stops_(std::move(stops)) {}
-  piece push(std::int32_t token) override;
+  piece push(std::int32_t token, bool may_stop) override;
   std::string flush() override { return std::exchange(held_, {}); }
   std::string_view bytes_of(std::int32_t token) const override;
 
