@@ -19,6 +19,9 @@ std::string_view kv_name(kv_type type) {
   return type == kv_type::f32 ? "f32" : type == kv_type::f16 ? "f16" : "bf16";
 }
 
+// Short enough for a std::string to hold it without memory, of which there is none when it is said.
+constexpr const char* no_memory = "out of memory";
+
 class pooled_backend final : public cpu_backend {
  public:
   pooled_backend(isa level, runtime::compute_pool_options options) :
@@ -48,10 +51,22 @@ class pooled_backend final : public cpu_backend {
   void submit(
       std::shared_ptr<const step_program> program, step_input input,
       std::function<void(step_result)> done) override {
-    auto job =
-        std::make_shared<step_job>(step_job{std::move(program), std::move(input), std::move(done), {}});
-    compute_->async(
-        [this, job](runtime::compute_pool&) { compute(*job); }, [job] { job->done(std::move(job->answer)); });
+    const auto step_seq = input.step_seq;
+    std::shared_ptr<step_job> job;
+    try {
+      job = std::make_shared<step_job>();
+      job->program = std::move(program);
+      job->input = std::move(input);
+      job->done = std::move(done);
+      compute_->async(
+          [this, job](runtime::compute_pool&) { compute(*job); },
+          [job] { job->done(std::move(job->answer)); });
+    } catch (const std::bad_alloc&) { // it was not queued: the answer is the caller's all the same
+      step_result answer;
+      answer.step_seq = step_seq;
+      fail(answer, no_memory);
+      (job ? job->done : done)(std::move(answer));
+    }
   }
 
   std::string describe() const override {
@@ -77,25 +92,26 @@ class pooled_backend final : public cpu_backend {
     step_result answer;
   };
 
-  void compute(step_job& job) {
+  static void fail(step_result& answer, std::string why) noexcept {
+    answer.failed = true;
+    answer.failure = std::move(why);
+  }
+
+  void compute(step_job& job) noexcept {
     const auto start = std::chrono::steady_clock::now();
-    const auto fail = [&](std::string why) {
-      job.answer.failed = true;
-      job.answer.failure = std::move(why);
-    };
     job.answer.step_seq = job.input.step_seq;
     try {
       if (auto planned = step_.plan(*job.program, job.input, kv_); !planned) {
-        fail(planned.error().message);
+        fail(job.answer, planned.error().message);
       } else {
         compute_->run(step_.phases(), &step_);
         if (auto rows = step_.take_result())
           job.answer.rows = std::move(*rows);
         else
-          fail(rows.error().message);
+          fail(job.answer, rows.error().message);
       }
     } catch (const std::bad_alloc&) {
-      fail("step: out of memory");
+      fail(job.answer, no_memory);
     }
     const auto duration = std::chrono::steady_clock::now() - start;
     job.answer.duration_ns =

@@ -2,10 +2,12 @@
 // What a step must keep whatever it is mixed with: the bits of every row.
 #include "tests/kernels/random_model.hpp"
 #include "tests/kernels/random_numbers.hpp"
+#include "tests/sim/alloc_fault.hpp"
 
 #include <boost/test/unit_test.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <future>
 #include <numeric>
 
@@ -246,6 +248,56 @@ BOOST_AUTO_TEST_CASE(a_sampled_token_does_not_depend_on_the_batch) {
       BOOST_REQUIRE_EQUAL(run(*machine, program, std::move(mixed)).rows[1].token, expected.rows[p].token);
     }
   }
+}
+
+BOOST_AUTO_TEST_CASE(a_held_back_token_is_not_drawn_and_its_neighbours_draw_as_ever) {
+  const auto program = random_model();
+  const auto machine = backend_for(*program, best_isa());
+  step_input input;
+  input.sequences = {greedy_sequence({0}), greedy_sequence({1})};
+  for (const std::uint32_t s : {0U, 1U}) input.rows.push_back({s, 11, 0, row_output::token});
+  const auto free = run(*machine, program, input).rows[0].token;
+  input.sequences[1].held_back = std::make_shared<const std::vector<std::int32_t>>(1, free);
+  const auto done = run(*machine, program, input);
+  BOOST_TEST(done.rows[0].token == free);
+  BOOST_TEST(done.rows[1].token != free);
+  input.sequences[1].logprobs = true;
+  input.sequences[1].top_logprobs = 2;
+  const auto scored = run(*machine, program, input).rows[1];
+  BOOST_TEST(scored.top.at(0).token == free); // probabilities are the model's
+  BOOST_TEST(scored.top.at(1).token == scored.token);
+  BOOST_TEST(scored.top[1].logprob == scored.logprob);
+}
+
+BOOST_AUTO_TEST_CASE(a_step_without_memory_to_queue_it_is_answered_as_failed_exactly_once) {
+  const auto program = random_model();
+  const auto machine = backend_for(*program, isa::ref);
+  int refused = 0;
+  for (std::uint32_t nth = 1;; ++nth) {
+    step_input input;
+    input.step_seq = nth;
+    input.sequences = {greedy_sequence({0})};
+    input.rows.push_back({0, 11, 0, row_output::token});
+    struct answers {
+      std::promise<step_result> first;
+      std::atomic<int> count{0};
+    } heard;
+    bool fired = false;
+    {
+      const sim::alloc_fault fault(nth);
+      machine->submit(program, std::move(input), [&heard](step_result r) {
+        if (heard.count++ == 0) heard.first.set_value(std::move(r));
+      });
+      fired = fault.fired();
+    }
+    const auto got = heard.first.get_future().get();
+    BOOST_TEST(heard.count == 1);
+    BOOST_TEST(got.step_seq == nth);
+    BOOST_TEST(got.failed == fired);
+    if (!fired) break;
+    ++refused;
+  }
+  BOOST_TEST(refused >= 1);
 }
 
 BOOST_AUTO_TEST_CASE(log_probabilities_are_those_of_the_logits) {

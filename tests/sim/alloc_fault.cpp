@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Replaces operator new for the whole program.
-#include "sim/alloc_fault.hpp"
+#include "tests/sim/alloc_fault.hpp"
 
 #include <cstdlib>
 #include <new>
@@ -8,8 +8,8 @@
 namespace troupe::sim {
 namespace {
 
-std::uint32_t countdown_left = 0; // 0 = off; the simulation has one thread
-bool has_fired = false;
+thread_local std::uint32_t countdown_left = 0; // 0 = off
+thread_local bool has_fired = false;
 
 } // namespace
 

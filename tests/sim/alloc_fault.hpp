@@ -6,7 +6,8 @@
 
 namespace troupe::sim {
 
-/// While one lives, the `countdown`-th allocation from now on throws bad_alloc; the others succeed.
+/// While one lives, the `countdown`-th allocation of its thread from now on throws bad_alloc; the others
+/// succeed.
 class alloc_fault {
  public:
   explicit alloc_fault(std::uint32_t countdown) noexcept;
