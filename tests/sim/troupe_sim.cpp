@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // troupe-sim: runs seeds through the simulation, prints the first that fails, replays one as a diagram.
+#include "sim/abort_note.hpp"
 #include "sim/diagram.hpp"
 #include "sim/scenario.hpp"
 #include "sim/simulation.hpp"
 
 #include <chrono>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -16,19 +16,6 @@
 namespace {
 
 using namespace troupe::sim;
-
-volatile std::sig_atomic_t seed_in_hand_low = 0, seed_in_hand_high = 0;
-
-/// An assertion of a core ends the program: say which seed it was.
-void on_abort(int) {
-  const auto seed = static_cast<std::uint64_t>(static_cast<std::uint32_t>(seed_in_hand_high)) << 32 |
-                    static_cast<std::uint32_t>(seed_in_hand_low);
-  char text[96];
-  const int n =
-      std::snprintf(text, sizeof text, "seed %llu: a core aborted\n", static_cast<unsigned long long>(seed));
-  std::fwrite(text, 1, static_cast<std::size_t>(n), stderr);
-  std::signal(SIGABRT, SIG_DFL);
-}
 
 struct arguments {
   std::uint64_t first = 1, last = 2000;
@@ -73,6 +60,7 @@ arguments parse(int argc, char** argv) {
       if (dash == std::string::npos) usage("--seeds takes A-B");
       a.first = number(range.substr(0, dash).c_str());
       a.last = number(range.substr(dash + 1).c_str());
+      if (a.first > a.last) usage("--seeds takes A-B with A no larger than B");
     } else if (word == "--seed") {
       a.first = a.last = number(value());
     } else if (word == "--request") {
@@ -93,8 +81,7 @@ arguments parse(int argc, char** argv) {
 }
 
 outcome run_seed(std::uint64_t seed, recorder* record = nullptr) {
-  seed_in_hand_low = static_cast<int>(static_cast<std::uint32_t>(seed));
-  seed_in_hand_high = static_cast<int>(static_cast<std::uint32_t>(seed >> 32));
+  name_seed_on_abort(seed);
   const auto what = make_scenario(seed);
   return simulation(seed, what, record).run();
 }
@@ -112,7 +99,6 @@ void print_diagram(std::uint64_t seed, std::uint64_t request) {
 
 int main(int argc, char** argv) {
   const auto a = parse(argc, argv);
-  std::signal(SIGABRT, on_abort);
   outcome sum;
   std::uint64_t failed = 0;
   const auto begin = std::chrono::steady_clock::now();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // troupe-sim-doors: runs seeds through the simulated doors and engine, prints the first that fails.
+#include "sim/abort_note.hpp"
 #include "sim/door_world.hpp"
 
 #include <charconv>
@@ -44,6 +45,7 @@ int main(int argc, char** argv) {
       if (dash == std::string_view::npos) usage(2);
       first = number(range.substr(0, dash));
       last = number(range.substr(dash + 1));
+      if (first > last) usage(2);
     } else if (word == "--seed" && has_value)
       first = last = number(argv[++i]);
     else if (word == "--diagram")
@@ -58,6 +60,7 @@ int main(int argc, char** argv) {
   const auto begin = std::chrono::steady_clock::now();
   std::uint64_t events = 0, finished = 0, refused = 0, cut = 0;
   for (std::uint64_t seed = first; seed <= last; ++seed) {
+    troupe::sim::name_seed_on_abort(seed);
     troupe::sim::door_outcome out = troupe::sim::run_doors(seed);
     if (twice && out.failure.empty() && troupe::sim::run_doors(seed).hash != out.hash)
       out.failure = "two runs of this seed differ";
