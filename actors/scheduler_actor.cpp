@@ -11,7 +11,8 @@ void scheduler_actor::to_request(Message&& m) {
   if (found == cast_->requests.end()) return; // retired: its terminal event is out
   const request_id id = m.id;
   if (send(found->second, std::move(m)) == runtime::enqueue_result::full) {
-    // Its mailbox holds more than any reader's credit: the request cannot go on without losing tokens.
+    // It has not come to its turn for as many messages as its mailbox holds: it cannot go on without losing
+    // tokens.
     log().error("request {}: mailbox full, the request is ended", id.number);
     (void)found->second.tell(
         client_cancel{id, error{errc::internal, "the request's mailbox overflowed", {}, 0}});
