@@ -5,7 +5,10 @@
 #include "cli/command.hpp"
 #include "cli/text.hpp"
 #include "models/gguf_file.hpp"
-#include "models/model_config.hpp"
+#include "models/model.hpp"
+#include "models/tokenizer.hpp"
+#include "models/vocabulary_gguf.hpp"
+#include "plugins/host/scheme_registry.hpp"
 
 #include <cstdio>
 #include <map>
@@ -35,6 +38,14 @@ void print_shape(const models::model_config& shape) {
   print_fact(
       "KV per token",
       human_bytes(std::uint64_t{4} * shape.layers * shape.kv_heads * shape.head_dim) + " at 16 bits");
+}
+
+// Throws `failure` with the reason when the engine could not load the file.
+void check_runnable(const models::gguf_file& file) {
+  plugins::scheme_registry schemes;
+  plugins::add_built_in_schemes(schemes).value();
+  models::check_model(file, [&](std::string_view id) { return schemes.find(id); }).value();
+  models::make_tokenizer(models::read_vocabulary(file).value()).value();
 }
 
 } // namespace
@@ -76,7 +87,7 @@ int inspect_command(const std::vector<std::string>& words) {
   if (tensors)
     for (const models::gguf_tensor& tensor : file.tensors())
       std::printf("%-32s %s\n", one_line(tensor.name).c_str(), models::describe(tensor).c_str());
-  if (!shape) throw failure(shape.error());
+  check_runnable(file);
   return 0;
 }
 

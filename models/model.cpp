@@ -171,14 +171,18 @@ std::uint64_t packed_bytes(const model_weights& weights) {
   return bytes;
 }
 
+scheme_finder with_dense_schemes(const scheme_finder& others) {
+  return [&others](std::string_view id) -> const troupe_quant_scheme* {
+    if (const auto* dense = kernels::find_dense_scheme(id)) return dense;
+    return others ? others(id) : nullptr;
+  };
+}
+
 result<void> load_all_weights(const gguf_file& file, const model_options& options, model& to) {
   weight_list list;
   if (auto listed = list_model(file, to.config, to.weights, list); !listed) return listed;
   weight_load_options load;
-  load.find_scheme = [&](std::string_view id) -> const troupe_quant_scheme* {
-    if (const auto* dense = kernels::find_dense_scheme(id)) return dense;
-    return options.find_scheme ? options.find_scheme(id) : nullptr;
-  };
+  load.find_scheme = with_dense_schemes(options.find_scheme);
   load.threads = options.threads;
   load.progress = options.progress;
   auto loaded = load_weights(file, list.requests, load);
@@ -191,7 +195,8 @@ result<void> load_all_weights(const gguf_file& file, const model_options& option
   return {};
 }
 
-result<void> load_into(const gguf_file& file, const model_options& options, model& to) {
+/// Everything but the weights.
+result<void> read_facts(const gguf_file& file, model& to) {
   to.path = file.name();
   to.file_bytes = file.file_bytes();
   for (const gguf_tensor& tensor : file.tensors()) to.parameters += tensor.elements;
@@ -210,6 +215,11 @@ result<void> load_into(const gguf_file& file, const model_options& options, mode
   auto chat_template = read_chat_template(file);
   if (!chat_template) return chat_template.error();
   to.chat_template = std::move(*chat_template);
+  return {};
+}
+
+result<void> load_into(const gguf_file& file, const model_options& options, model& to) {
+  if (auto read = read_facts(file, to); !read) return read;
   if (auto loaded = load_all_weights(file, options, to); !loaded) return loaded;
 
   to.plan.kv = options.reference ? kernels::kv_type::f32 : options.kv;
@@ -232,6 +242,14 @@ result<std::shared_ptr<const model>> load_model(const gguf_file& file, const mod
   } catch (const std::bad_alloc&) {
     return file.fail("not enough memory to load the model", errc::no_memory);
   }
+}
+
+result<void> check_model(const gguf_file& file, const scheme_finder& find_scheme) {
+  model facts;
+  if (auto read = read_facts(file, facts); !read) return read;
+  weight_list list;
+  if (auto listed = list_model(file, facts.config, facts.weights, list); !listed) return listed;
+  return check_weights(file, list.requests, with_dense_schemes(find_scheme));
 }
 
 result<std::shared_ptr<const model>> load_model(const std::string& path, const model_options& options) {

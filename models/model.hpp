@@ -60,6 +60,10 @@ struct model {
 /// Errors: not_found, io; bad_file and unsupported naming the key or tensor; no_memory.
 result<std::shared_ptr<const model>> load_model(const std::string& path, const model_options& options);
 
+/// Whether load_model could run the file, without packing a weight: its configuration, vocabulary, tensors
+/// and their types. Errors: those of load_model but for numbers in the weights.
+result<void> check_model(const gguf_file& file, const scheme_finder& find_scheme);
+
 /// The same on an open file.
 result<std::shared_ptr<const model>> load_model(const gguf_file& file, const model_options& options);
 

@@ -237,6 +237,13 @@ bool can_merge(std::span<const gguf_tensor* const> parts) noexcept {
   });
 }
 
+result<void> check_weights(
+    const gguf_file& file, std::span<const weight_request> requests, const scheme_finder& find_scheme) {
+  for (const weight_request& request : requests)
+    if (auto job = plan(file, request, find_scheme); !job) return job.error();
+  return {};
+}
+
 result<std::vector<packed_weight>> load_weights(
     const gguf_file& file, std::span<const weight_request> requests, const weight_load_options& options) {
   std::vector<weight_job> jobs;

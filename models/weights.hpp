@@ -42,6 +42,10 @@ bool can_merge(std::span<const gguf_tensor* const> parts) noexcept;
 result<std::vector<packed_weight>> load_weights(
     const gguf_file& file, std::span<const weight_request> requests, const weight_load_options& options);
 
+/// The checks of load_weights that need no packing.
+result<void> check_weights(
+    const gguf_file& file, std::span<const weight_request> requests, const scheme_finder& find_scheme);
+
 /// A vector of `count` finite numbers (norm weights, biases), widened to float from F32, F16 or BF16.
 /// Errors: bad_file when it is missing, has another length or type, or holds NaN or Inf.
 result<std::vector<float>> load_vector(const gguf_file& file, std::string_view name, std::uint64_t count);
