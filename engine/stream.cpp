@@ -27,13 +27,39 @@ void stream_state::deliver(waiting_reader reader, boost::system::error_code code
 void stream_state::push(stream_event event) {
   if (terminal_pushed_) return;
   terminal_pushed_ = is_terminal(event);
-  if (!reader_) {
+  const bool failed = std::holds_alternative<failed_event>(event);
+  if (failed)
+    std::erase_if(pending_, [](const stream_event& e) { return std::holds_alternative<token_event>(e); });
+  std::optional<waiting_reader>& taker = !reader_ && failed ? watcher_ : reader_;
+  if (!taker) {
     pending_.push_back(std::move(event));
+  } else {
+    waiting_reader reader = std::move(*taker);
+    taker.reset();
+    hand_over(std::move(reader), std::move(event));
+  }
+  if (terminal_pushed_) end_watch();
+}
+
+void stream_state::watch(read_handler handler) {
+  if (watcher_) end_watch();
+  watcher_.emplace(waiting_reader{std::move(handler), tracked(executor)});
+  if (!terminal_pushed_) return;
+  if (!pending_.empty() && std::holds_alternative<failed_event>(pending_.back())) {
+    waiting_reader watcher = std::move(*watcher_);
+    watcher_.reset();
+    deliver(std::move(watcher), {}, std::move(pending_.back()));
+    pending_.clear();
     return;
   }
-  waiting_reader reader = std::move(*reader_);
-  reader_.reset();
-  hand_over(std::move(reader), std::move(event));
+  end_watch();
+}
+
+void stream_state::end_watch() {
+  if (!watcher_) return;
+  waiting_reader watcher = std::move(*watcher_);
+  watcher_.reset();
+  deliver(std::move(watcher), boost::asio::error::eof, failed_event{});
 }
 
 void stream_state::hand_over(waiting_reader reader, stream_event event) {
@@ -103,6 +129,12 @@ void stream::start_read(detail::read_handler handler) {
   // The state is touched on the engine's executor only, wherever the read was started.
   boost::asio::dispatch(
       state_->executor, [state = state_, h = std::move(handler)]() mutable { state->read(std::move(h)); });
+}
+
+void stream::start_watch(detail::read_handler handler) {
+  assert(state_ != nullptr);
+  boost::asio::dispatch(
+      state_->executor, [state = state_, h = std::move(handler)]() mutable { state->watch(std::move(h)); });
 }
 
 std::string_view finish_reason_name(finish_reason reason) noexcept {

@@ -29,9 +29,11 @@ struct stream_state : std::enable_shared_from_this<stream_state> {
   stream_state(
       boost::asio::any_io_executor ex, std::uint64_t stream_id, std::weak_ptr<stream_owner> reports_to);
 
-  /// Hands an event to the waiting reader, or keeps it. After a terminal event nothing more is taken.
+  /// Hands an event to the waiting reader, or keeps it. After a terminal event nothing more is taken. A
+  /// failure drops the unread tokens, and goes to the watcher when no reader waits.
   void push(stream_event event);
   void read(read_handler handler);
+  void watch(read_handler handler);
   /// Unread events.
   std::size_t depth() const noexcept { return pending_.size(); }
   bool ended() const noexcept { return terminal_pushed_; }
@@ -49,9 +51,11 @@ struct stream_state : std::enable_shared_from_this<stream_state> {
   void hand_over(waiting_reader reader, stream_event event);
   void deliver(waiting_reader reader, boost::system::error_code code, stream_event event);
   void cancel_read();
+  void end_watch();
 
   std::deque<stream_event> pending_;
   std::optional<waiting_reader> reader_;
+  std::optional<waiting_reader> watcher_;
   bool terminal_pushed_ = false;
 };
 

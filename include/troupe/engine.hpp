@@ -104,6 +104,15 @@ class __attribute__((visibility("default"))) stream {
         [](auto handler, stream* self) { self->start_read(std::move(handler)); }, token, this);
   }
 
+  /// Waits for the request to fail while no read waits, whatever is unread; the failure comes here and the
+  /// stream is over. Signature void(boost::system::error_code, stream_event). One wait at a time. The error
+  /// is eof when the request ended otherwise.
+  template<typename CompletionToken>
+  auto async_wait_failure(CompletionToken&& token) {
+    return boost::asio::async_initiate<CompletionToken, void(boost::system::error_code, stream_event)>(
+        [](auto handler, stream* self) { self->start_watch(std::move(handler)); }, token, this);
+  }
+
   /// Ends the request; its KV blocks are free after the running step at the latest. Idempotent. Thread: any.
   void cancel();
 
@@ -115,6 +124,7 @@ class __attribute__((visibility("default"))) stream {
   friend struct detail::engine_state;
   explicit stream(std::shared_ptr<detail::stream_state>) noexcept;
   void start_read(boost::asio::any_completion_handler<void(boost::system::error_code, stream_event)>);
+  void start_watch(boost::asio::any_completion_handler<void(boost::system::error_code, stream_event)>);
   std::shared_ptr<detail::stream_state> state_;
 };
 

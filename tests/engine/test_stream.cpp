@@ -76,6 +76,35 @@ BOOST_AUTO_TEST_CASE(events_wait_in_order_and_after_the_terminal_one_comes_end_o
   BOOST_TEST((got[2].first == asio::error::eof));
 }
 
+BOOST_AUTO_TEST_CASE(a_failure_drops_unread_tokens_and_needs_no_read) {
+  state->watch(record());
+  state->push(accepted_event{});
+  state->read(record());
+  run();
+  state->push(token_event{0, 0, "a", {1}, {}, {}});
+  state->push(failed_event{{errc::deadline_exceeded, "late", {}, 0}});
+  run();
+  BOOST_REQUIRE(got.size() == 2U);
+  BOOST_TEST(std::holds_alternative<accepted_event>(got[0].second));
+  BOOST_TEST((std::get<failed_event>(got[1].second).why.code == errc::deadline_exceeded));
+  state->read(record());
+  run();
+  BOOST_TEST((got[2].first == asio::error::eof));
+}
+
+BOOST_AUTO_TEST_CASE(a_watch_leaves_every_other_end_to_the_reader) {
+  state->watch(record());
+  state->push(token_event{0, 0, "a", {1}, {}, {}});
+  state->push(done_event{});
+  run();
+  BOOST_REQUIRE(got.size() == 1U);
+  BOOST_TEST((got[0].first == asio::error::eof));
+  for (int i = 0; i < 2; ++i) state->read(record());
+  run();
+  BOOST_TEST(std::holds_alternative<token_event>(got[1].second));
+  BOOST_TEST(std::holds_alternative<done_event>(got[2].second));
+}
+
 BOOST_AUTO_TEST_CASE(a_second_read_is_refused_and_the_first_still_completes) {
   state->read(record());
   state->read(record());
