@@ -104,6 +104,19 @@ BOOST_AUTO_TEST_CASE(a_golden_file_for_another_model_is_refused) {
   BOOST_TEST((compared.error().code == errc::bad_file));
 }
 
+BOOST_AUTO_TEST_CASE(a_case_without_greedy_tokens_compares_its_first_logits_only) {
+  const auto loaded = load(folder + "tiny_q4_1.gguf", false, kernels::best_isa(), 512);
+  auto golden = golden_of("tiny_q4_1");
+  golden.cases.resize(1);
+  golden.cases[0].greedy.clear();
+  golden.cases[0].margins.clear();
+  golden.cases[0].first_logits[0].second += 7;
+  const auto compared = compare_golden(*loaded.backend, loaded.model->program, golden, {1.0, 128, nullptr});
+  BOOST_REQUIRE(compared);
+  BOOST_TEST(compared->steps == 0U);
+  BOOST_TEST(compared->first_logit_difference > 6.9);
+}
+
 BOOST_AUTO_TEST_CASE(a_wrong_answer_is_reported) {
   const auto loaded = load(folder + "tiny_q4_1.gguf", false, kernels::best_isa(), 512);
   auto golden = golden_of("tiny_q4_1");
