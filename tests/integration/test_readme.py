@@ -15,7 +15,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
+import threading
 import unittest
 
 from program import BINARY, ROOT, TINY
@@ -73,18 +73,20 @@ class Readme(unittest.TestCase):
         return done.stdout
 
     def start_server(self, text):
-        log = tempfile.TemporaryFile("w+")
-        self.addCleanup(log.close)
         self.server = subprocess.Popen(["bash", "-c", "exec " + self.placed(text).strip()], cwd=ROOT, env=self.env,
-                                       stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
-        deadline = time.monotonic() + LIMIT_S
-        while time.monotonic() < deadline and self.server.poll() is None:
-            log.seek(0)
-            if re.search(r"^ready\b", log.read(), re.MULTILINE):
+                                       stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                       text=True)
+        self.addCleanup(self.server.stdout.close)
+        too_late = threading.Timer(LIMIT_S, self.server.kill)
+        too_late.start()
+        self.addCleanup(too_late.cancel)
+        lines = []
+        for line in self.server.stdout:  # until it is ready, or ends
+            lines.append(line)
+            if re.match(r"ready\b", line):
+                too_late.cancel()
                 return
-            time.sleep(0.05)
-        log.seek(0)
-        self.fail("the server did not become ready:\n" + log.read())
+        self.fail("the server did not become ready:\n" + "".join(lines))
 
     def run_example(self, file, text):
         source = (ROOT / file).read_text("utf-8")
