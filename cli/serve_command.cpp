@@ -9,6 +9,9 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
 
+#include <sys/resource.h>
+
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
@@ -109,6 +112,24 @@ class serving {
   int status_ = 0;
 };
 
+// One descriptor per connection, and some for files, the ports and what is being refused.
+void fit_connections(config::settings& all) {
+  constexpr rlim_t others = 64;
+  rlimit files{};
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return;
+  const rlim_t wanted = all.server.max_connections + others;
+  if (files.rlim_cur < wanted) {
+    rlimit raised{std::min(wanted, files.rlim_max), files.rlim_max};
+    if (setrlimit(RLIMIT_NOFILE, &raised) == 0) files = raised;
+  }
+  if (files.rlim_cur >= wanted) return;
+  all.server.max_connections =
+      files.rlim_cur > others ? static_cast<std::uint32_t>(files.rlim_cur - others) : 1;
+  std::fprintf(
+      stderr, "server.max_connections lowered to %u: this process may open %llu files (ulimit -n)\n",
+      all.server.max_connections, static_cast<unsigned long long>(files.rlim_cur));
+}
+
 void check_trace_dir(const std::string& dir) {
   if (dir.empty()) return;
   std::error_code code;
@@ -127,6 +148,7 @@ int serve_command(const std::vector<std::string>& words) {
   if (!options.parse(words)) return 0;
   apply_log_level(all);
   check_trace_dir(all.engine.trace_dir);
+  fit_connections(all);
   serving run(all, make_engine_options(all));
   return run.run();
 }

@@ -11,7 +11,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
+#include <iterator>
 #include <string>
 
 namespace troupe::config {
@@ -114,11 +114,12 @@ result<void> apply_file(settings& into, const std::string& path) {
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored))
     return error{errc::io, path + ": is a folder, not a TOML file", {}, 0};
+  errno = 0;
   std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  if (!file || !(text << file.rdbuf()))
-    return error{errc::io, path + ": " + (errno == 0 ? "is empty" : std::strerror(errno)), {}, 0};
-  return apply_toml(into, text.view(), path);
+  const std::string text{std::istreambuf_iterator<char>(file), {}}; // an empty file sets nothing
+  if (!file || file.bad())
+    return error{errc::io, path + ": " + (errno == 0 ? "cannot be read" : std::strerror(errno)), {}, 0};
+  return apply_toml(into, text, path);
 }
 
 result<void> apply_assignment(settings& into, std::string_view assignment) {

@@ -19,7 +19,7 @@ struct byte_unit {
   std::string_view name;
   double bytes;
 };
-// Largest first, so that the first one that divides a size is the shortest text.
+// Largest first: format_bytes takes the first binary one that divides a size.
 constexpr byte_unit byte_units[] = {
     {"TiB", 1099511627776.0},
     {"GiB", 1073741824.0},
@@ -153,7 +153,8 @@ result<void> property::set_text(settings& into, std::string_view value) const {
           if (!choices.empty()) {
             const auto list = words(choices);
             const std::string_view sought = value.empty() ? std::string_view("-") : value;
-            if (std::find(list.begin(), list.end(), sought) == list.end()) return wrong(*this, in_quotes(value));
+            if (std::find(list.begin(), list.end(), sought) == list.end())
+              return wrong(*this, in_quotes(value));
           }
           get(into) = value;
           return {};
@@ -167,12 +168,14 @@ result<void> property::set_text(settings& into, std::string_view value) const {
         } else if constexpr (std::is_same_v<type, double>) {
           double number = 0;
           const auto [end, code] = std::from_chars(value.data(), value.data() + value.size(), number);
-          if (code != std::errc{} || end != value.data() + value.size()) return wrong(*this, in_quotes(value));
+          if (code != std::errc{} || end != value.data() + value.size())
+            return wrong(*this, in_quotes(value));
           return set_fraction(into, number);
         } else {
           std::int64_t number = 0;
           const auto [end, code] = std::from_chars(value.data(), value.data() + value.size(), number);
-          if (code != std::errc{} || end != value.data() + value.size()) return wrong(*this, in_quotes(value));
+          if (code != std::errc{} || end != value.data() + value.size())
+            return wrong(*this, in_quotes(value));
           return set_integer(into, number);
         }
       },

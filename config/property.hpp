@@ -62,7 +62,8 @@ std::string_view nearest_property(std::string_view wrong);
 
 /// Bytes from "4096", "64KiB", "1.5GiB", "200MB". Errors: bad_config.
 result<std::uint64_t> parse_bytes(std::string_view text);
-/// The shortest text that `parse_bytes` reads back exactly: "256MiB", "1000B".
+/// A text that `parse_bytes` reads back exactly, in the largest binary unit that divides the number:
+/// "256MiB", "1000B".
 std::string format_bytes(std::uint64_t bytes);
 
 /// Rules between settings, for example that the low watermark is not above the high one. Errors: bad_config.

@@ -46,13 +46,18 @@ struct settings {
     std::uint64_t message_bytes = 1U << 20;
     std::uint32_t message_fragments = 128;
     std::uint64_t unsent_bytes = 64U << 10;
+    std::uint32_t pipelined_requests = 8;
+    std::uint64_t all_buffered_bytes = 256U << 20;
     std::uint32_t header_timeout_ms = 10'000;
     std::uint32_t body_timeout_ms = 30'000;
+    std::uint32_t keep_alive_timeout_ms = 75'000;
     std::uint32_t idle_timeout_ms = 300'000;
     std::uint32_t write_timeout_ms = 30'000;
     std::uint32_t ping_interval_ms = 15'000;
     std::uint32_t drain_timeout_ms = 600'000;
     bool ignore_unknown_fields = false;
+    std::string allowed_hosts;   // with commas between; empty: see the table
+    std::string allowed_origins; // with commas between
   } server;
 
   struct log_group {

@@ -27,8 +27,9 @@ struct door_limits {
   std::size_t output_hard_bytes = 1U << 20;    ///< above it the connection is cut
   std::size_t all_buffered_bytes = 256U << 20; ///< input and output of all connections together
   std::uint32_t pipelined_requests = 8;        ///< waiting behind the one being answered
-  std::size_t pipelined_bytes = 2U << 20;      ///< of their bodies
+  std::size_t pipelined_bytes = 2U << 20;      ///< of them, heads and bodies
   std::uint32_t live_requests = 256;           ///< of one WebSocket or TCP connection
+  std::uint32_t stream_credit = 256;           ///< most unread token events that the engine keeps for one
   std::uint32_t control_per_second = 100; ///< cancel, credit, ping, hello of one connection; burst twice that
   duration header_timeout = std::chrono::seconds(10); ///< first byte to end of the head
   duration body_timeout =
@@ -37,12 +38,13 @@ struct door_limits {
   duration object_idle_timeout = std::chrono::seconds(300); ///< of a TCP connection without live requests
   duration write_timeout = std::chrono::seconds(30);        ///< output waits and the peer takes nothing
   duration ping_interval = std::chrono::seconds(15);        ///< WebSocket pings; SSE comments
+  duration slow_consumer = std::chrono::seconds(30);        ///< a token waits and the client grants no credit
 };
 
 /// Who may speak to the HTTP port. A page in a browser can reach a server of its user (DNS rebinding, forged
 /// requests), so unknown Host names and foreign Origins are refused.
 struct door_policy {
-  std::vector<std::string> allowed_hosts;   ///< names without port; empty: any
+  std::vector<std::string> allowed_hosts;   ///< lower-case names without port; empty or "*": any
   std::vector<std::string> allowed_origins; ///< beside the server's own; "*": any
 };
 
@@ -62,14 +64,19 @@ struct door_counters {
   std::uint64_t object_messages = 0;           ///< objects received on WebSocket and TCP
 };
 
-enum class door_health : std::uint8_t { loading, ready, draining };
+enum class door_health : std::uint8_t {
+  loading,
+  ready,
+  draining,
+  failed, ///< the engine has given up after repeated crashes; requests are refused by it
+};
 
 /// The server as its sessions see it. Thread: the server's executor.
 class door_services {
  public:
   virtual ~door_services() = default;
   virtual door_health health() const = 0;
-  /// Valid while ready or draining.
+  /// Valid but while loading.
   virtual const openai_rules& rules() const = 0;
   virtual std::uint32_t context_tokens() const = 0;
   virtual std::string system_fingerprint() const = 0;

@@ -145,6 +145,13 @@ std::size_t http_request::count(std::string_view name) const noexcept {
       std::count_if(fields.begin(), fields.end(), [&](const http_field& f) { return f.name == name; }));
 }
 
+std::size_t http_request::bytes() const noexcept {
+  std::size_t sum = sizeof *this + method.capacity() + path.capacity() + query.capacity() + host.capacity() +
+                    body.capacity() + fields.capacity() * sizeof(http_field);
+  for (const http_field& f : fields) sum += f.name.capacity() + f.value.capacity();
+  return sum;
+}
+
 bool http_request::has_token(std::string_view name, std::string_view token) const noexcept {
   for (const http_field& f : fields) {
     if (f.name != name) continue;
@@ -243,7 +250,6 @@ http_parser::progress http_parser::feed(std::string_view bytes) {
       state_ = state::request_line;
       line_.clear();
       line_has_cr_ = false;
-      head_bytes_ = 0;
       wants_continue_ = false;
       authority_.clear();
       break;

@@ -42,6 +42,8 @@ struct http_request {
   std::size_t count(std::string_view name) const noexcept;
   /// Whether the comma-separated list of all fields `name` holds `token` (lower case; compared without case).
   bool has_token(std::string_view name, std::string_view token) const noexcept;
+  /// Memory that it holds, head and body.
+  std::size_t bytes() const noexcept;
 };
 
 /// Why a connection cannot go on. It is answered once, then the connection closes.

@@ -20,9 +20,74 @@ std::string hex(std::uint64_t value) {
   return out;
 }
 
-// Whole seconds, at least one: a client that comes back at once only adds to the load.
-std::string retry_after(const error& why) {
-  return std::to_string(std::max<std::uint32_t>(1, (why.retry_after_ms + 999) / 1000));
+// What a refusal that passes tells beside its status. Whole seconds, at least one: a client that comes back
+// at once only adds to the load.
+std::vector<http_header> refusal_fields(int status, const error& why) {
+  if (status != 429 && status != 503) return {};
+  const std::uint32_t seconds = std::max<std::uint32_t>(1, (why.retry_after_ms + 999) / 1000);
+  return {
+      {"Retry-After", std::to_string(seconds)},
+      {"X-Request-Rejected-Reason", std::string(code_name(why.code))}};
+}
+
+// Why requests are not taken now; nothing when they are.
+std::optional<error> not_ready(door_health health) {
+  switch (health) {
+  case door_health::ready:
+    return std::nullopt;
+  case door_health::loading:
+    return error{errc::model_loading, "the model is still being loaded", {}, 1000};
+  case door_health::draining:
+    return error{errc::draining, "the server is shutting down", {}, 1000};
+  case door_health::failed:
+    return error{errc::executor_failed, "the engine has given up after repeated failures", {}, 1000};
+  }
+  return std::nullopt;
+}
+
+std::string_view health_word(door_health health) {
+  switch (health) {
+  case door_health::ready:
+    return "ok";
+  case door_health::loading:
+    return "loading";
+  case door_health::draining:
+    return "draining";
+  case door_health::failed:
+    return "failed";
+  }
+  return "failed";
+}
+
+int hex_digit(char c) noexcept {
+  if (c >= '0' && c <= '9') return c - '0';
+  const char lower = static_cast<char>(c | 0x20);
+  return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
+}
+
+// A path segment without its percent escapes; what is no escape stays.
+std::string percent_decoded(std::string_view text) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const bool escape =
+        text[i] == '%' && i + 2 < text.size() && hex_digit(text[i + 1]) >= 0 && hex_digit(text[i + 2]) >= 0;
+    if (escape) {
+      out.push_back(static_cast<char>(hex_digit(text[i + 1]) * 16 + hex_digit(text[i + 2])));
+      i += 2;
+    } else {
+      out.push_back(text[i]);
+    }
+  }
+  return out;
+}
+
+// Memory of an answer that is collected before it is sent.
+std::size_t answer_bytes(const completion& whole) noexcept {
+  std::size_t sum = whole.text.size() +
+                    (whole.prompt_token_ids.size() + whole.token_ids.size()) * sizeof(std::int32_t) +
+                    whole.logprobs.size() * sizeof(scored_token);
+  for (const auto& top : whole.top_logprobs) sum += top.size() * sizeof(scored_token);
+  return sum;
 }
 
 } // namespace
@@ -76,8 +141,9 @@ void http_protocol::on_bytes(session_core& s, std::string_view bytes) {
 
 void http_protocol::enqueue(session_core& s, http_request r) {
   const door_limits& limits = s.context().limits;
-  const std::size_t bytes = r.body.size();
-  if (current_ &&
+  const std::size_t bytes = r.bytes();
+  // They wait behind an answer, or for a client that does not read its answers.
+  if ((current_ || !waiting_.empty()) &&
       (waiting_.size() >= limits.pipelined_requests || waiting_bytes_ + bytes > limits.pipelined_bytes)) {
     // Those already taken are answered; then the connection closes and the client knows what was not.
     deaf_ = true;
@@ -98,7 +164,7 @@ void http_protocol::next(session_core& s) {
       return;
     }
     const http_request& r = std::get<http_request>(item);
-    waiting_bytes_ -= r.body.size();
+    waiting_bytes_ -= r.bytes();
     first_request_ = false;
     handle(s, r);
   }
@@ -111,19 +177,24 @@ void http_protocol::next(session_core& s) {
   }
 }
 
+// Whether another answer may follow the one being written.
+bool http_protocol::may_go_on(const session_core& s) const {
+  return !s.draining() && !(deaf_ && waiting_.empty());
+}
+
 void http_protocol::handle(session_core& s, const http_request& r) {
-  const bool last = deaf_ && waiting_.empty();
   response_ = {};
   response_.head_only = r.method == "HEAD";
-  response_.keep_alive = r.keep_alive && !s.draining() && !last;
+  response_.keep_alive = r.keep_alive && may_go_on(s);
   response_.minor_version = r.minor_version;
   response_.unix_seconds = s.context().services.unix_seconds();
 
   if (!host_allowed(s.context().policy, r.host) && !(r.host.empty() && r.minor_version == 0))
-    return answer_error(s, 403, "this server does not answer to the Host name of the request");
+    return answer_error(
+        s, 403, "this server does not answer to the Host name of the request (server.allowed_hosts)");
   if (const std::string* origin = r.field("origin");
       origin && !origin_allowed(s.context().policy, *origin, r.host))
-    return answer_error(s, 403, "requests from this Origin are not accepted");
+    return answer_error(s, 403, "requests from this Origin are not accepted (server.allowed_origins)");
 
   std::string allow;
   for (const route& one : routes) {
@@ -150,12 +221,7 @@ void http_protocol::answer(
 
 void http_protocol::answer_error(session_core& s, const error& why) {
   const int status = status_of(why.code).http_status;
-  std::vector<http_header> extra;
-  if (status == 429 || status == 503) {
-    extra.push_back({"Retry-After", retry_after(why)});
-    extra.push_back({"X-Request-Rejected-Reason", std::string(code_name(why.code))});
-  }
-  answer(s, status, json_type, openai_error_body(why), extra);
+  answer(s, status, json_type, openai_error_body(why), refusal_fields(status, why));
 }
 
 void http_protocol::answer_error(
@@ -171,6 +237,13 @@ void http_protocol::fail_connection(session_core& s, const http_failure& why) {
   answer_error(s, why.status, why.message);
 }
 
+void http_protocol::fail_connection(session_core& s, const error& why) {
+  response_ = {};
+  response_.keep_alive = false;
+  response_.unix_seconds = s.context().services.unix_seconds();
+  answer_error(s, why);
+}
+
 void http_protocol::completions(session_core& s, const http_request& r) {
   generate(s, r, openai_api::completions);
 }
@@ -180,8 +253,7 @@ void http_protocol::chat(session_core& s, const http_request& r) {
 
 void http_protocol::generate(session_core& s, const http_request& r, openai_api api) {
   door_services& services = s.context().services;
-  if (services.health() == door_health::loading)
-    return answer_error(s, {errc::model_loading, "the model is still being loaded", {}, 1000});
+  if (services.health() == door_health::loading) return answer_error(s, *not_ready(door_health::loading));
   auto body = parse_openai_body(api, r.body, services.rules());
   if (!body) return answer_error(s, body.error());
 
@@ -249,7 +321,7 @@ void http_protocol::on_done(session_core& s, request_key, done_event event) {
   e.whole.usage = event.usage;
   if (!event.model.empty()) e.meta.model = event.model;
   if (!event.system_fingerprint.empty()) e.meta.system_fingerprint = event.system_fingerprint;
-  response_.keep_alive = response_.keep_alive && !s.draining();
+  response_.keep_alive = response_.keep_alive && may_go_on(s);
   const std::string body = openai_completion(e.meta, e.whole);
   current_.reset();
   answer(s, 200, json_type, body);
@@ -264,7 +336,7 @@ void http_protocol::on_failed(session_core& s, request_key, error why) {
     return;
   }
   current_.reset();
-  response_.keep_alive = response_.keep_alive && !s.draining();
+  response_.keep_alive = response_.keep_alive && may_go_on(s);
   answer_error(s, why);
   next(s);
 }
@@ -282,8 +354,7 @@ void http_protocol::finish_exchange(session_core& s) {
 
 void http_protocol::models(session_core& s, const http_request&) {
   door_services& services = s.context().services;
-  if (services.health() == door_health::loading)
-    return answer_error(s, {errc::model_loading, "the model is still being loaded", {}, 1000});
+  if (services.health() == door_health::loading) return answer_error(s, *not_ready(door_health::loading));
   answer(
       s, 200, json_type,
       openai_model_list(
@@ -292,10 +363,9 @@ void http_protocol::models(session_core& s, const http_request&) {
 
 void http_protocol::model(session_core& s, const http_request& r) {
   door_services& services = s.context().services;
-  if (services.health() == door_health::loading)
-    return answer_error(s, {errc::model_loading, "the model is still being loaded", {}, 1000});
+  if (services.health() == door_health::loading) return answer_error(s, *not_ready(door_health::loading));
   const std::string_view asked = std::string_view(r.path).substr(std::string_view("/v1/models/").size());
-  if (asked != services.rules().model_name)
+  if (percent_decoded(asked) != services.rules().model_name)
     return answer_error(s, {errc::not_found, "this server does not have that model", "model", 0});
   answer(
       s, 200, json_type,
@@ -303,14 +373,10 @@ void http_protocol::model(session_core& s, const http_request& r) {
 }
 
 void http_protocol::health(session_core& s, const http_request&) {
-  switch (s.context().services.health()) {
-  case door_health::ready:
-    return answer(s, 200, json_type, R"({"status":"ok"})");
-  case door_health::loading:
-    return answer(s, 503, json_type, R"({"status":"loading"})", {{"Retry-After", "1"}});
-  case door_health::draining:
-    return answer(s, 503, json_type, R"({"status":"draining"})", {{"Retry-After", "1"}});
-  }
+  const door_health now = s.context().services.health();
+  const std::string body = R"({"status":")" + std::string(health_word(now)) + "\"}";
+  if (const auto why = not_ready(now)) return answer(s, 503, json_type, body, refusal_fields(503, *why));
+  answer(s, 200, json_type, body);
 }
 
 void http_protocol::alive(session_core& s, const http_request&) {
@@ -318,8 +384,9 @@ void http_protocol::alive(session_core& s, const http_request&) {
 }
 
 void http_protocol::ready(session_core& s, const http_request&) {
-  const bool is_ready = s.context().services.health() == door_health::ready;
-  answer(s, is_ready ? 200 : 503, "text/plain", is_ready ? "ready\n" : "not ready\n");
+  if (const auto why = not_ready(s.context().services.health()))
+    return answer(s, 503, "text/plain", "not ready\n", refusal_fields(503, *why));
+  answer(s, 200, "text/plain", "ready\n");
 }
 
 void http_protocol::metrics(session_core& s, const http_request&) {
@@ -343,7 +410,7 @@ void http_protocol::stream(session_core& s, const http_request& r) {
     return answer_error(s, handshake.status, handshake.message, extra);
   }
   if (s.context().services.health() == door_health::draining)
-    return answer_error(s, {errc::draining, "the server is shutting down", {}, 1000});
+    return answer_error(s, *not_ready(door_health::draining));
   ++s.context().counters.http_responses[101];
   s.send(websocket_handshake_response(handshake));
   upgraded_ = true;
@@ -355,7 +422,7 @@ void http_protocol::on_room(session_core& s) {
 }
 
 std::size_t http_protocol::buffered_bytes() const {
-  return parser_.buffered_bytes() + waiting_bytes_ + (current_ ? current_->whole.text.size() : 0);
+  return parser_.buffered_bytes() + waiting_bytes_ + (current_ ? answer_bytes(current_->whole) : 0);
 }
 
 void http_protocol::on_overload(session_core& s) {
@@ -363,7 +430,21 @@ void http_protocol::on_overload(session_core& s) {
   if (current_)
     s.close();
   else
-    fail_connection(s, {503, "the server's buffers are full"});
+    fail_connection(s, error{errc::no_memory, "the server's buffers are full", {}, 1000});
+}
+
+void http_protocol::on_input_end(session_core& s) {
+  deaf_ = true; // what was taken is answered, half a request is not
+  if (!current_ && waiting_.empty()) return s.close();
+  if (!current_) return;
+  // Whether anybody still listens shows only in what comes back for bytes sent: a client that is gone
+  // answers with a reset.
+  if (current_->head_sent)
+    send_piece(s, ": ping\n\n");
+  else if (current_->response.minor_version > 0)
+    s.send(continue_line);
+  else
+    s.close();
 }
 
 void http_protocol::on_drain(session_core& s) {

@@ -24,6 +24,7 @@ class http_protocol final : public door_protocol {
   void on_done(session_core& s, request_key key, done_event event) override;
   void on_failed(session_core& s, request_key key, error why) override;
   void on_room(session_core& s) override;
+  void on_input_end(session_core& s) override;
   void on_drain(session_core& s) override;
   void on_overload(session_core& s) override;
   std::size_t buffered_bytes() const override;
@@ -59,6 +60,8 @@ class http_protocol final : public door_protocol {
   void answer_error(
       session_core& s, int status, std::string_view message, const std::vector<http_header>& extra = {});
   void fail_connection(session_core& s, const http_failure& why);
+  void fail_connection(session_core& s, const error& why);
+  bool may_go_on(const session_core& s) const;
   void finish_exchange(session_core& s);
   void enqueue(session_core& s, http_request r);
   void send_piece(session_core& s, std::string_view piece);
@@ -86,7 +89,7 @@ class http_protocol final : public door_protocol {
   bool first_request_ = true;
   bool continue_due_ = false;
   bool upgraded_ = false;
-  bool deaf_ = false; // nothing more is read: an earlier failure or too much was pipelined
+  bool deaf_ = false; // nothing more is read: an earlier failure, too much pipelined, or the input's end
 };
 
 } // namespace troupe::server

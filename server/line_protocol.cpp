@@ -27,6 +27,11 @@ void line_protocol::on_bytes(session_core& s, std::string_view bytes) {
   s.close();
 }
 
+void line_protocol::on_input_end(session_core& s) {
+  // The goaway also finds out whether anybody still listens: a client that is gone answers it with a reset.
+  end_after_requests(s, "input_ended");
+}
+
 void line_protocol::send_object(session_core& s, std::string_view json) {
   s.send(json);
   s.send("\n");
@@ -43,7 +48,7 @@ void line_protocol::end(session_core& s, std::uint16_t close_code, std::string_v
 
 std::optional<time_point> line_protocol::deadline(const session_core& s) const {
   std::optional<time_point> first;
-  if (decoder_.mid_line()) first = line_began_ + s.context().limits.body_timeout;
+  if (decoder_.mid_line() && !ending()) first = line_began_ + s.context().limits.body_timeout;
   if (s.live_requests() == 0) {
     const time_point idle = std::max(heard_, quiet_since()) + s.context().limits.object_idle_timeout;
     first = first ? std::min(*first, idle) : idle;

@@ -13,6 +13,7 @@ class line_protocol final : public object_protocol {
 
   void on_start(session_core& s) override;
   void on_bytes(session_core& s, std::string_view bytes) override;
+  void on_input_end(session_core& s) override;
   std::size_t buffered_bytes() const override { return decoder_.buffered_bytes(); }
   void on_time(session_core& s) override;
   std::optional<time_point> deadline(const session_core& s) const override;

@@ -29,7 +29,9 @@ void object_protocol::on_object(session_core& s, std::string_view text) {
   if (loading && object.kind == client_kind::submit)
     object.problem = error{errc::model_loading, "the model is still being loaded", {}, 1000};
   // Only a submit that is taken has a price of its own (the engine's admission).
-  if ((object.kind != client_kind::submit || object.problem) && !within_budget(s)) return;
+  const bool taken = object.kind == client_kind::submit && !object.problem && !keys_.contains(object.id) &&
+                     keys_.size() < s.context().limits.live_requests;
+  if (!taken && !within_budget(s)) return;
   if (object.problem) {
     const bool terminal = object.kind == client_kind::submit && !keys_.contains(object.id);
     send_object(s, error_object(terminal ? object.id : std::string(), *object.problem));
@@ -79,7 +81,8 @@ void object_protocol::on_submit(session_core& s, client_object object) {
                            1000}));
     return;
   }
-  if (object.credit) object.body.what.credit = *object.credit;
+  // What the client lets come is one thing, how much of it the engine keeps unread is the operator's.
+  if (object.credit) object.body.what.credit = std::min(*object.credit, s.context().limits.stream_credit);
   const bool with_prompt_ids = object.body.return_token_ids;
   const request_key key = s.submit(std::move(object.body.what), object.credit);
   keys_.emplace(object.id, key);
@@ -114,7 +117,13 @@ void object_protocol::forget(session_core& s, request_key key) {
   keys_.erase(it->second.id);
   entries_.erase(it);
   quiet_since_ = s.now();
-  if (s.draining() && entries_.empty()) end(s, websocket_close::going_away, "draining");
+  if ((s.draining() || ending_) && entries_.empty()) end(s, websocket_close::going_away, "draining");
+}
+
+void object_protocol::end_after_requests(session_core& s, std::string_view reason) {
+  ending_ = true;
+  send_object(s, goaway_object(reason));
+  if (entries_.empty()) end(s, websocket_close::going_away, reason);
 }
 
 void object_protocol::on_drain(session_core& s) {

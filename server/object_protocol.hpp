@@ -33,6 +33,9 @@ class object_protocol : public door_protocol {
   /// Charges one message that costs the client nothing; false, and the connection ended, when there are too
   /// many.
   bool within_budget(session_core& s);
+  /// Tells the client, and ends the connection when the last request has ended.
+  void end_after_requests(session_core& s, std::string_view reason);
+  bool ending() const noexcept { return ending_; }
   /// When the last request ended.
   time_point quiet_since() const noexcept { return quiet_since_; }
 
@@ -46,7 +49,8 @@ class object_protocol : public door_protocol {
 
   std::map<request_key, entry> entries_;
   std::map<std::string, request_key, std::less<>> keys_; // of live requests
-  double budget_ = -1;                                   // negative: not begun
+  bool ending_ = false;
+  double budget_ = -1; // negative: not begun
   time_point budget_at_{};
   time_point quiet_since_{};
 };

@@ -135,7 +135,8 @@ problem read_prompt(const json::value& v, const openai_field& f, reading& r) {
   return std::nullopt;
 }
 
-problem read_content(const json::value& v, const std::string& at, std::string& into) {
+problem
+read_content(const json::value& v, const std::string& at, const openai_rules& rules, std::string& into) {
   if (const auto* s = v.if_string()) {
     into = view(*s);
     return std::nullopt;
@@ -150,7 +151,8 @@ problem read_content(const json::value& v, const std::string& at, std::string& i
     if (!type || !type->is_string()) return must_be(part_at + ".type", "\"text\"");
     if (view(type->get_string()) != "text") return not_supported(part_at + ".type", "\"text\"");
     for (const auto& [key, value] : *part)
-      if (key != "type" && key != "text") return unknown(part_at + "." + shown(view(key)));
+      if (key != "type" && key != "text" && !rules.ignore_unknown_fields)
+        return unknown(part_at + "." + shown(view(key)));
     const auto* text = part->if_contains("text");
     if (!text || !text->is_string()) return must_be(part_at + ".text", "a string");
     if (i > 0) into.push_back('\n');
@@ -175,7 +177,7 @@ read_message(const json::value& v, const std::string& at, const openai_rules& ru
       // The newer name of the same role; templates know the older one.
       into.role = view(*role) == "developer" ? "system" : std::string(view(*role));
     } else if (name == "content") {
-      if (auto p = read_content(value, field_at, into.content)) return p;
+      if (auto p = read_content(value, field_at, rules, into.content)) return p;
       has_content = true;
     } else if (
         name == "name" || name == "tool_calls" || name == "tool_call_id" || name == "function_call" ||
@@ -278,21 +280,26 @@ problem only_false(const json::value& v, const openai_field& f, reading&) {
 problem only_empty(const json::value& v, const openai_field& f, reading&) {
   const auto* list = v.if_array();
   const auto* map = v.if_object();
-  if ((list && list->empty()) || (map && map->empty())) return std::nullopt;
+  const bool wants_list = f.rule == "[]";
+  if (wants_list ? list && list->empty() : map && map->empty()) return std::nullopt;
   return not_supported(f.name, f.rule);
 }
 
-problem only_text_format(const json::value& v, const openai_field& f, reading&) {
+problem only_text_format(const json::value& v, const openai_field& f, reading& r) {
   const auto* format = v.if_object();
   const auto* type = format ? format->if_contains("type") : nullptr;
   if (!type || !type->is_string()) return must_be(f.name, f.rule);
-  if (view(type->get_string()) != "text" || format->size() != 1) return not_supported(f.name, f.rule);
+  const bool more = format->size() != 1 && !r.rules.ignore_unknown_fields;
+  if (view(type->get_string()) != "text" || more) return not_supported(f.name, f.rule);
   return std::nullopt;
 }
 
-problem only_none_or_auto(const json::value& v, const openai_field& f, reading&) {
+// The words that stand in the rule in quotes.
+problem only_words(const json::value& v, const openai_field& f, reading&) {
   const auto* s = v.if_string();
-  if (s && (view(*s) == "none" || view(*s) == "auto" || view(*s) == "default")) return std::nullopt;
+  const bool known = s && view(*s).find('"') == std::string_view::npos &&
+                     f.rule.find('"' + std::string(view(*s)) + '"') != std::string_view::npos;
+  if (known) return std::nullopt;
   return not_supported(f.name, f.rule);
 }
 
@@ -303,133 +310,137 @@ problem never(const json::value&, const openai_field& f, reading&) {
 constexpr bool yes = true;
 constexpr bool no = false;
 
-#define TROUPE_READ [](const json::value& v, const openai_field& f, reading& r) -> problem
+// How the functions of the rows below take what a row is about.
+using json_in = const json::value&;
+using field_in = const openai_field&;
+
 const field_row fields_table[] = {
     // The request proper.
     {{"model", yes, yes, "a string"}, read_model},
     {{"prompt", yes, no, "a string or an array of token ids"}, read_prompt},
     {{"messages", no, yes, "a non-empty array of messages"}, read_messages},
     {{"add_generation_prompt", no, yes, "true or false"},
-     TROUPE_READ{return read_bool(v, f, std::get<chat_prompt>(r.out.what.prompt).add_generation_prompt);
-} // namespace
-} // namespace troupe::server
-, {{"max_tokens", yes, yes, "an integer from 1 to 2147483647"},
-   TROUPE_READ{return read_integer<1, 0x7fffffff>(v, f, [&](std::int64_t i) { r.out.what.max_tokens = i; });
-}
-}
-, {{"max_completion_tokens", no, yes, "an integer from 1 to 2147483647"},
-   TROUPE_READ{return read_integer<1, 0x7fffffff>(v, f, [&](std::int64_t i) { r.max_completion_tokens = i; });
-}
-}
-, {{"min_tokens", yes, yes, "an integer from 0 to 2147483647"},
-   TROUPE_READ{return read_integer<0, 0x7fffffff>(v, f, [&](std::int64_t i) { r.out.what.min_tokens = i; });
-}
-}
-,
+     [](json_in v, field_in f, reading& r) -> problem {
+       return read_bool(v, f, std::get<chat_prompt>(r.out.what.prompt).add_generation_prompt);
+     }},
+    {{"max_tokens", yes, yes, "an integer from 1 to 2147483647"},
+     [](json_in v, field_in f, reading& r) -> problem {
+       return read_integer<1, 0x7fffffff>(v, f, [&](std::int64_t i) { r.out.what.max_tokens = i; });
+     }},
+    {{"max_completion_tokens", no, yes, "an integer from 1 to 2147483647"},
+     [](json_in v, field_in f, reading& r) -> problem {
+       return read_integer<1, 0x7fffffff>(v, f, [&](std::int64_t i) { r.max_completion_tokens = i; });
+     }},
+    {{"min_tokens", yes, yes, "an integer from 0 to 2147483647"},
+     [](json_in v, field_in f, reading& r) -> problem {
+       return read_integer<0, 0x7fffffff>(v, f, [&](std::int64_t i) { r.out.what.min_tokens = i; });
+     }},
     // Sampling.
     {{"temperature", yes, yes, "a number from 0 to 2"},
-     TROUPE_READ{return read_number(v, f, 0, true, 2, r.out.what.sampling.temperature);
-}
-}
-, {{"top_p", yes, yes, "a number above 0 and up to 1"},
-   TROUPE_READ{return read_number(v, f, 0, false, 1, r.out.what.sampling.top_p);
-}
-}
-, {{"top_k", yes, yes, "an integer from -1 to 2147483647 (-1 and 0 turn it off)"},
-   TROUPE_READ{return read_integer<-1, 0x7fffffff>(
-       v, f, [&](std::int64_t i) { r.out.what.sampling.top_k = std::max<std::int64_t>(i, 0); });
-}
-}
-, {{"min_p", yes, yes, "a number from 0 to 1"},
-   TROUPE_READ{return read_number(v, f, 0, true, 1, r.out.what.sampling.min_p);
-}
-}
-, {{"presence_penalty", yes, yes, "a number from -2 to 2"},
-   TROUPE_READ{return read_number(v, f, -2, true, 2, r.out.what.sampling.presence_penalty);
-}
-}
-, {{"frequency_penalty", yes, yes, "a number from -2 to 2"},
-   TROUPE_READ{return read_number(v, f, -2, true, 2, r.out.what.sampling.frequency_penalty);
-}
-}
-, {{"repetition_penalty", yes, yes, "a number above 0 and up to 2"},
-   TROUPE_READ{return read_number(v, f, 0, false, 2, r.out.what.sampling.repetition_penalty);
-}
-}
-, {{"seed", yes, yes, "a 64-bit integer"}, TROUPE_READ{const auto i = integer(v);
-if (!i && !v.is_uint64()) return must_be(f.name, f.rule);
-r.out.what.sampling.seed = i ? static_cast<std::uint64_t>(*i) : v.get_uint64();
-return std::nullopt;
-}
-}
-,
+     [](json_in v, field_in f, reading& r) -> problem {
+       return read_number(v, f, 0, true, 2, r.out.what.sampling.temperature);
+     }},
+    {{"top_p", yes, yes, "a number above 0 and up to 1"},
+     [](json_in v, field_in f, reading& r) -> problem {
+       return read_number(v, f, 0, false, 1, r.out.what.sampling.top_p);
+     }},
+    {{"top_k", yes, yes, "an integer from -1 to 2147483647 (-1 and 0 turn it off)"},
+     [](json_in v, field_in f, reading& r) -> problem {
+       return read_integer<-1, 0x7fffffff>(
+           v, f, [&](std::int64_t i) { r.out.what.sampling.top_k = std::max<std::int64_t>(i, 0); });
+     }},
+    {{"min_p", yes, yes, "a number from 0 to 1"},
+     [](json_in v, field_in f, reading& r) -> problem {
+       return read_number(v, f, 0, true, 1, r.out.what.sampling.min_p);
+     }},
+    {{"presence_penalty", yes, yes, "a number from -2 to 2"},
+     [](json_in v, field_in f, reading& r) -> problem {
+       return read_number(v, f, -2, true, 2, r.out.what.sampling.presence_penalty);
+     }},
+    {{"frequency_penalty", yes, yes, "a number from -2 to 2"},
+     [](json_in v, field_in f, reading& r) -> problem {
+       return read_number(v, f, -2, true, 2, r.out.what.sampling.frequency_penalty);
+     }},
+    {{"repetition_penalty", yes, yes, "a number above 0 and up to 2"},
+     [](json_in v, field_in f, reading& r) -> problem {
+       return read_number(v, f, 0, false, 2, r.out.what.sampling.repetition_penalty);
+     }},
+    {{"seed", yes, yes, "a 64-bit integer"},
+     [](json_in v, field_in f, reading& r) -> problem {
+       const auto i = integer(v);
+       if (!i && !v.is_uint64()) return must_be(f.name, f.rule);
+       r.out.what.sampling.seed = i ? static_cast<std::uint64_t>(*i) : v.get_uint64();
+       return std::nullopt;
+     }},
     // Where it ends.
     {{"stop", yes, yes, "a string or an array of at most 16 strings, each of 1 to 1024 bytes"}, read_stop},
     {{"stop_token_ids", yes, yes, "an array of at most 64 token ids"}, read_stop_ids},
-    {{"ignore_eos", yes, yes, "true or false"}, TROUPE_READ{return read_bool(v, f, r.out.what.ignore_eos);
-}
-}
-,
+    {{"ignore_eos", yes, yes, "true or false"},
+     [](json_in v, field_in f, reading& r) -> problem { return read_bool(v, f, r.out.what.ignore_eos); }},
     // What comes back.
-    {{"stream", yes, yes, "true or false"}, TROUPE_READ{return read_bool(v, f, r.out.stream);
-}
-}
-, {{"stream_options", yes, yes, "an object with `include_usage`"}, read_stream_options},
+    {{"stream", yes, yes, "true or false"},
+     [](json_in v, field_in f, reading& r) -> problem { return read_bool(v, f, r.out.stream); }},
+    {{"stream_options", yes, yes, "an object with `include_usage`"}, read_stream_options},
     {{"return_token_ids", yes, yes, "true or false"},
-     TROUPE_READ{return read_bool(v, f, r.out.return_token_ids);
-}
-}
-, {{"skip_special_tokens", yes, yes, "true or false"},
-   TROUPE_READ{return read_bool(v, f, r.out.what.skip_special_tokens);
-}
-}
-, {{"logprobs", yes, no, "an integer from 0 to 20"}, TROUPE_READ{r.out.what.logprobs = true;
-return read_integer<0, 20>(v, f, [&](std::int64_t i) { r.out.what.top_logprobs = i; });
-}
-}
-, {{"logprobs", no, yes, "true or false"}, TROUPE_READ{return read_bool(v, f, r.out.what.logprobs);
-}
-}
-, {{"top_logprobs", no, yes, "an integer from 0 to 20"}, TROUPE_READ{r.has_top_logprobs = true;
-return read_integer<0, 20>(v, f, [&](std::int64_t i) { r.out.what.top_logprobs = i; });
-}
-}
-,
+     [](json_in v, field_in f, reading& r) -> problem { return read_bool(v, f, r.out.return_token_ids); }},
+    {{"skip_special_tokens", yes, yes, "true or false"},
+     [](json_in v, field_in f, reading& r) -> problem {
+       return read_bool(v, f, r.out.what.skip_special_tokens);
+     }},
+    {{"logprobs", yes, no, "an integer from 0 to 20"},
+     [](json_in v, field_in f, reading& r) -> problem {
+       r.out.what.logprobs = true;
+       return read_integer<0, 20>(v, f, [&](std::int64_t i) { r.out.what.top_logprobs = i; });
+     }},
+    {{"logprobs", no, yes, "true or false"},
+     [](json_in v, field_in f, reading& r) -> problem { return read_bool(v, f, r.out.what.logprobs); }},
+    {{"top_logprobs", no, yes, "an integer from 0 to 20"},
+     [](json_in v, field_in f, reading& r) -> problem {
+       r.has_top_logprobs = true;
+       return read_integer<0, 20>(v, f, [&](std::int64_t i) { r.out.what.top_logprobs = i; });
+     }},
     // Scheduling.
     {{"priority", yes, yes, "an integer from 0 (first) to 9"},
-     TROUPE_READ{return read_integer<0, 9>(v, f, [&](std::int64_t i) { r.out.what.priority = i; });
-}
-}
-, {{"deadline_ms", yes, yes, "an integer from 1 to 86400000"},
-   TROUPE_READ{return read_integer<1, 86'400'000>(v, f, [&](std::int64_t i) { r.out.what.deadline_ms = i; });
-}
-}
-,
+     [](json_in v, field_in f, reading& r) -> problem {
+       return read_integer<0, 9>(v, f, [&](std::int64_t i) { r.out.what.priority = i; });
+     }},
+    {{"deadline_ms", yes, yes, "an integer from 1 to 86400000"},
+     [](json_in v, field_in f, reading& r) -> problem {
+       return read_integer<1, 86'400'000>(v, f, [&](std::int64_t i) { r.out.what.deadline_ms = i; });
+     }},
     // Hints about the sender: checked, and without effect.
     {{"user", yes, yes, "a string of at most 512 bytes"}, read_label},
     {{"safety_identifier", yes, yes, "a string of at most 512 bytes"}, read_label},
     {{"prompt_cache_key", yes, yes, "a string of at most 512 bytes"}, read_label},
     // Functions that this server does not have: only the value that asks for nothing is accepted.
-    {{"n", yes, yes, "1"}, only_integer<1>}, {{"best_of", yes, no, "1"}, only_integer<1>},
-    {{"echo", yes, no, "false"}, only_false}, {{"suffix", yes, no, "null"}, never},
+    {{"n", yes, yes, "1"}, only_integer<1>},
+    {{"best_of", yes, no, "1"}, only_integer<1>},
+    {{"echo", yes, no, "false"}, only_false},
+    {{"suffix", yes, no, "null"}, never},
     {{"logit_bias", yes, yes, "{}"}, only_empty},
     {{"response_format", yes, yes, "{\"type\":\"text\"}"}, only_text_format},
     {{"tools", no, yes, "[]"}, only_empty},
-    {{"tool_choice", no, yes, "\"none\" or \"auto\""}, only_none_or_auto},
-    {{"parallel_tool_calls", no, yes, "false"}, only_false}, {{"functions", no, yes, "[]"}, only_empty},
-    {{"function_call", no, yes, "\"none\" or \"auto\""}, only_none_or_auto},
-    {{"service_tier", no, yes, "\"auto\" or \"default\""}, only_none_or_auto},
-    {{"store", no, yes, "false"}, only_false}, {{"metadata", no, yes, "{}"}, only_empty},
-    {{"modalities", no, yes, "null"}, never}, {{"audio", no, yes, "null"}, never},
-    {{"prediction", no, yes, "null"}, never}, {{"reasoning_effort", no, yes, "null"}, never},
-    {{"verbosity", no, yes, "null"}, never}, {{"web_search_options", no, yes, "null"}, never},
-    {{"prompt_logprobs", yes, yes, "null"}, never}, {{"guided_json", yes, yes, "null"}, never},
-    {{"guided_regex", yes, yes, "null"}, never}, {{"guided_grammar", yes, yes, "null"}, never},
-    {{"chat_template", no, yes, "null"}, never}, {{"chat_template_kwargs", no, yes, "{}"}, only_empty},
+    {{"tool_choice", no, yes, "\"none\" or \"auto\""}, only_words},
+    {{"parallel_tool_calls", no, yes, "false"}, only_false},
+    {{"functions", no, yes, "[]"}, only_empty},
+    {{"function_call", no, yes, "\"none\" or \"auto\""}, only_words},
+    {{"service_tier", no, yes, "\"auto\" or \"default\""}, only_words},
+    {{"store", no, yes, "false"}, only_false},
+    {{"metadata", no, yes, "{}"}, only_empty},
+    {{"modalities", no, yes, "null"}, never},
+    {{"audio", no, yes, "null"}, never},
+    {{"prediction", no, yes, "null"}, never},
+    {{"reasoning_effort", no, yes, "null"}, never},
+    {{"verbosity", no, yes, "null"}, never},
+    {{"web_search_options", no, yes, "null"}, never},
+    {{"prompt_logprobs", yes, yes, "null"}, never},
+    {{"guided_json", yes, yes, "null"}, never},
+    {{"guided_regex", yes, yes, "null"}, never},
+    {{"guided_grammar", yes, yes, "null"}, never},
+    {{"chat_template", no, yes, "null"}, never},
+    {{"chat_template_kwargs", no, yes, "{}"}, only_empty},
     {{"continue_final_message", no, yes, "false"}, only_false},
-}
-;
-#undef TROUPE_READ
+};
 
 const field_row* find_row(std::string_view name, openai_api api) noexcept {
   for (const field_row& row : fields_table)

@@ -26,8 +26,11 @@ namespace troupe::server {
 namespace asio = boost::asio;
 using asio::ip::tcp;
 using boost::system::error_code;
+using namespace std::string_literals;
 
 namespace {
+
+constexpr auto drain_grace = std::chrono::seconds(3);
 
 // A request of the engine behind the interface of the sessions.
 class engine_stream final : public door_stream {
@@ -37,6 +40,11 @@ class engine_stream final : public door_stream {
     stream_.async_read([done = std::move(done)](error_code ec, stream_event event) mutable {
       if (ec) event = failed_event{{errc::internal, "the request's stream ended without a result", {}, 0}};
       done(std::move(event));
+    });
+  }
+  void watch(unique_function<void(stream_event)> failed) override {
+    stream_.async_wait_failure([failed = std::move(failed)](error_code ec, stream_event event) mutable {
+      if (!ec) failed(std::move(event));
     });
   }
   void cancel() override { stream_.cancel(); }
@@ -72,7 +80,9 @@ struct server::state final : door_services, session_owner, std::enable_shared_fr
       drain_timer(e.get_executor()) {}
 
   // door_services
-  door_health health() const override { return now; }
+  door_health health() const override {
+    return now == door_health::ready && !the_engine.stats().ready ? door_health::failed : now;
+  }
   const openai_rules& rules() const override { return the_rules; }
   std::uint32_t context_tokens() const override { return context_length; }
   std::string system_fingerprint() const override { return the_engine.model().system_fingerprint; }
@@ -143,10 +153,11 @@ void server::state::refuse(tcp::socket socket, bool http) {
   http_response_context response;
   response.keep_alive = false;
   response.unix_seconds = unix_seconds();
-  const std::string answer = http ? http_response(
-                                        response, 503, "application/json",
-                                        openai_error_body(503, why.message), {{"Retry-After", "1"}})
-                                  : error_object({}, 503, "too_many_connections", why.message) + "\n";
+  const std::string answer =
+      http ? http_response(
+                 response, 503, "application/json", openai_error_body(503, why.message),
+                 {{"Retry-After", "1"}, {"X-Request-Rejected-Reason", std::string(code_name(why.code))}})
+           : error_object({}, 503, "too_many_connections", why.message) + "\n";
   error_code ignored;
   socket.non_blocking(true, ignored);
   socket.write_some(asio::buffer(answer), ignored);
@@ -193,8 +204,9 @@ result<void> server::listen() {
   }
   // A server of this machine only is reached by this machine's names; any other name is a page that rebinds
   // its DNS.
-  if (s.context.policy.allowed_hosts.empty() && s.http_listener->endpoint().address().is_loopback())
-    s.context.policy.allowed_hosts = {"localhost", "127.0.0.1", "[::1]", to_lower(s.options.host)};
+  if (s.http_listener->endpoint().address().is_loopback())
+    for (const std::string& own : {"localhost"s, "127.0.0.1"s, "[::1]"s, to_lower(s.options.host)})
+      s.context.policy.allowed_hosts.push_back(own);
   const auto open = [weak = std::weak_ptr(state_)](bool is_http) {
     return [weak, is_http](tcp::socket socket) {
       if (const auto self = weak.lock()) self->take(std::move(socket), is_http);
@@ -227,7 +239,8 @@ void server::drain(std::chrono::milliseconds limit, asio::any_completion_handler
     s.finish_drain();
     return;
   }
-  s.drain_timer.expires_after(limit);
+  // The engine ends what runs at `limit`; what it says then must still reach the clients.
+  s.drain_timer.expires_after(limit + drain_grace);
   s.drain_timer.async_wait([weak = std::weak_ptr(state_)](error_code ec) {
     const auto self = weak.lock();
     if (ec || !self) return;

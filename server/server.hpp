@@ -31,8 +31,8 @@ class server {
   void engine_ready();
 
   /// Stops accepting and tells every client; idle connections close, others when their requests have ended.
-  /// Completes when none is left, or at `limit`, when the rest is cut. Signature void(). Drain the engine at
-  /// the same time.
+  /// Completes when none is left. Drain the engine at the same time with the same limit: its answers to what
+  /// it cuts are still sent; connections that remain seconds after `limit` are cut. Signature void().
   template<typename CompletionToken>
   auto async_drain(std::chrono::milliseconds limit, CompletionToken&& token) {
     return boost::asio::async_initiate<CompletionToken, void()>(

@@ -22,7 +22,7 @@ struct server_options {
   std::uint32_t send_buffer_bytes =
       64U << 10; ///< of the kernel, per connection: small, so that slowness shows early
   door_limits limits;
-  /// Empty: any Host when listening beyond this machine, else only names of this machine.
+  /// This machine's names are added to the hosts when listening on this machine only.
   door_policy policy;
   bool ignore_unknown_fields = false;
 };

@@ -12,6 +12,7 @@
 
 namespace troupe::server {
 namespace asio = boost::asio;
+using asio::ip::tcp;
 using boost::system::error_code;
 
 namespace {
@@ -74,9 +75,15 @@ asio::awaitable<void> session::read_loop([[maybe_unused]] std::shared_ptr<sessio
     if (finished_) break;
     if (ec) {
       peer_closed_ = true;
+      if (ec == asio::error::eof && !linger_until_) {
+        core_.on_input_end(now());
+        apply();
+        if (finished_ || core_.closed()) break;
+        co_await socket_.async_wait(tcp::socket::wait_error, token);
+        if (finished_) break;
+      }
       core_.on_peer_closed(now());
-      if (linger_until_ || ec != asio::error::eof) finish();
-      apply();
+      finish();
       break;
     }
     // What comes after the core is done is read and dropped, so that closing does not reset the connection.
@@ -119,7 +126,7 @@ asio::awaitable<void> session::write_loop([[maybe_unused]] std::shared_ptr<sessi
 void session::apply() {
   if (finished_) return;
   session_actions actions = core_.take();
-  for (door_submit& s : actions.submits) streams_.emplace(s.key, owner_->submit(std::move(s.what)));
+  for (door_submit& s : actions.submits) start_request(std::move(s));
   for (const request_key key : actions.cancels)
     if (const auto it = streams_.find(key); it != streams_.end()) it->second->cancel();
   for (const request_key key : actions.drops) streams_.erase(key);
@@ -137,19 +144,29 @@ void session::apply() {
   arm_timer();
 }
 
+void session::start_request(door_submit what) {
+  const auto [it, added] = streams_.emplace(what.key, owner_->submit(std::move(what.what)));
+  it->second->watch([weak = weak_from_this(), key = what.key](stream_event event) {
+    if (const auto self = weak.lock()) self->take_event(key, std::move(event));
+  });
+}
+
 void session::read_event(request_key key) {
   const auto it = streams_.find(key);
   if (it == streams_.end()) return;
   it->second->read([weak = weak_from_this(), key](stream_event event) {
-    const auto self = weak.lock();
-    if (!self || self->finished_) return;
-    self->guarded([&] {
-      // The core forgets a request at its terminal event; so does the session.
-      if (std::holds_alternative<done_event>(event) || std::holds_alternative<failed_event>(event))
-        self->streams_.erase(key);
-      self->core_.on_event(key, std::move(event), now());
-      self->apply();
-    });
+    if (const auto self = weak.lock()) self->take_event(key, std::move(event));
+  });
+}
+
+void session::take_event(request_key key, stream_event event) {
+  if (finished_) return;
+  guarded([&] {
+    // The core forgets a request at its terminal event; so does the session.
+    if (std::holds_alternative<done_event>(event) || std::holds_alternative<failed_event>(event))
+      streams_.erase(key);
+    core_.on_event(key, std::move(event), now());
+    apply();
   });
 }
 

@@ -25,6 +25,8 @@ class door_stream {
   /// One read at a time; `done` runs later, on the session's executor, or never when the stream is destroyed
   /// first.
   virtual void read(unique_function<void(stream_event)> done) = 0;
+  /// Called once, at once after the start: `failed` gets the request's failure when no read waits for it.
+  virtual void watch(unique_function<void(stream_event)> failed) = 0;
   virtual void cancel() = 0;
 };
 
@@ -38,7 +40,8 @@ class session_owner {
 };
 
 /// Performs what the core asks: the writer is the only one that writes, the reader always reads, so that a
-/// client that left is noticed at once, even while it is not being answered. An exception (no memory) ends
+/// client that left is noticed at once, even while it is not being answered; after the peer's half has closed
+/// it waits for the reset that a vanished peer answers the next bytes with. An exception (no memory) ends
 /// the session it happens in, no other. Thread: the socket's executor. Owns: its socket and streams; kept
 /// alive by its own coroutines.
 class session : public std::enable_shared_from_this<session> {
@@ -58,7 +61,9 @@ class session : public std::enable_shared_from_this<session> {
   boost::asio::awaitable<void> read_loop(std::shared_ptr<session> self);
   boost::asio::awaitable<void> write_loop(std::shared_ptr<session> self);
   void apply();
+  void start_request(door_submit what);
   void read_event(request_key key);
+  void take_event(request_key key, stream_event event);
   template<class Action>
   void guarded(Action action);
   void coroutine_ended(std::exception_ptr failure);

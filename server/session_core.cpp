@@ -11,8 +11,9 @@ bool host_allowed(const door_policy& policy, std::string_view host) noexcept {
   // Cut the port, which a bracketed IPv6 address does not end with.
   const std::size_t colon = host.rfind(':');
   if (colon != std::string_view::npos && host.back() != ']') host = host.substr(0, colon);
-  return std::find(policy.allowed_hosts.begin(), policy.allowed_hosts.end(), host) !=
-         policy.allowed_hosts.end();
+  return std::any_of(
+      policy.allowed_hosts.begin(), policy.allowed_hosts.end(),
+      [&](const std::string& allowed) { return allowed == "*" || allowed == host; });
 }
 
 bool origin_allowed(const door_policy& policy, std::string_view origin, std::string_view host) noexcept {
@@ -25,6 +26,9 @@ bool origin_allowed(const door_policy& policy, std::string_view origin, std::str
 
 void door_protocol::on_credit_exhausted(session_core&, request_key) {}
 void door_protocol::on_room(session_core&) {}
+void door_protocol::on_input_end(session_core& s) {
+  s.close();
+}
 
 session_core::session_core(
     const door_context& context, std::unique_ptr<door_protocol> protocol, time_point now) :
@@ -57,6 +61,8 @@ void session_core::on_event(request_key key, stream_event event, time_point now)
   if (auto* token = std::get_if<token_event>(&event)) {
     if (!f.cancelled && f.credit == 0U) {
       f.held = std::move(*token);
+      f.held_since = now;
+      if (!stalled_due_) stalled_due_ = now + context_.limits.slow_consumer;
       if (!std::exchange(f.told_exhausted, true)) protocol_->on_credit_exhausted(*this, key);
     } else if (!f.cancelled) {
       if (f.credit) --*f.credit;
@@ -99,6 +105,13 @@ void session_core::on_written(std::size_t bytes, time_point now) {
   finish_input();
 }
 
+void session_core::on_input_end(time_point now) {
+  if (closed_) return;
+  now_ = now;
+  protocol_->on_input_end(*this);
+  finish_input();
+}
+
 void session_core::on_peer_closed(time_point now) {
   if (closed_) return;
   now_ = now;
@@ -120,12 +133,34 @@ void session_core::on_time(time_point now) {
     return;
   }
   if (closed_) return;
-  protocol_->on_time(*this);
+  end_stalled_requests();
+  if (!closed_) protocol_->on_time(*this);
   finish_input();
+}
+
+// A client that grants nothing must not keep its request, nor a drain, for ever.
+void session_core::end_stalled_requests() {
+  if (!stalled_due_ || now_ < *stalled_due_) return;
+  stalled_due_.reset();
+  std::vector<request_key> stalled;
+  for (const auto& [key, f] : flows_) {
+    if (!f.held) continue;
+    const time_point due = f.held_since + context_.limits.slow_consumer;
+    if (due <= now_)
+      stalled.push_back(key);
+    else
+      stalled_due_ = stalled_due_ ? std::min(*stalled_due_, due) : due;
+  }
+  for (const request_key key : stalled) {
+    if (closed_) return;
+    actions_.drops.push_back(key);
+    deliver(key, failed_event{{errc::slow_consumer, "a token waited too long for credit", {}, 0}});
+  }
 }
 
 std::optional<time_point> session_core::deadline() const {
   std::optional<time_point> first = closed_ ? std::nullopt : protocol_->deadline(*this);
+  if (!closed_ && stalled_due_) first = first ? std::min(*first, *stalled_due_) : stalled_due_;
   if (unsent_ > 0) {
     const time_point stalled = progress_ + context_.limits.write_timeout;
     first = first ? std::min(*first, stalled) : stalled;

@@ -29,7 +29,7 @@ struct session_actions {
   std::vector<door_submit> submits;
   std::vector<request_key> cancels; ///< ask the engine to end it; its events are still read
   std::vector<request_key> drops;   ///< forget it: destroying its stream cancels it
-  std::vector<request_key> reads;   ///< read its next event and hand it to `on_event`
+  std::vector<request_key> reads;   ///< read its next event and hand it to `on_event`; a failure comes unread
   std::string output;               ///< send, after everything sent before
   bool close = false;               ///< close once the output is sent
   bool abort = false;               ///< close now
@@ -52,6 +52,8 @@ class door_protocol {
   virtual void on_credit_exhausted(session_core& s, request_key key);
   /// The output has room again.
   virtual void on_room(session_core& s);
+  /// The peer sends nothing more, and may or may not read on. By default the connection ends.
+  virtual void on_input_end(session_core& s);
   virtual void on_drain(session_core& s) = 0;
   /// All sessions together buffer too much, and this one a good part of it: it ends.
   virtual void on_overload(session_core& s) = 0;
@@ -66,9 +68,10 @@ class door_protocol {
 ///
 /// Events are pulled: a request's next event is read only while the output is below its soft bound and the
 /// client has credit, so a slow reader pauses its own requests in the engine and nothing else. One event per
-/// request may be in the air. A peer that takes nothing for `write_timeout`, or lets the output reach its
-/// hard bound, is cut. A half-closed connection counts as gone: its requests are dropped. Thread: one owner.
-/// After `close` or `abort` was among the actions all input is ignored.
+/// request may be in the air; a failure needs no read and overtakes a token that waits for credit. A token
+/// that waits longer than `slow_consumer` ends its request. A peer that takes nothing for `write_timeout`, or
+/// lets the output reach its hard bound, is cut. What the end of the peer's input means is the protocol's to
+/// say. Thread: one owner. After `close` or `abort` was among the actions all input is ignored.
 class session_core {
  public:
   session_core(const door_context& context, std::unique_ptr<door_protocol> protocol, time_point now);
@@ -80,6 +83,9 @@ class session_core {
   void on_bytes(std::string_view bytes, time_point now);
   void on_event(request_key key, stream_event event, time_point now);
   void on_written(std::size_t bytes, time_point now);
+  /// The peer has closed its half: it sends nothing more.
+  void on_input_end(time_point now);
+  /// The connection is gone in both directions.
   void on_peer_closed(time_point now);
   void on_drain(time_point now);
   /// To be called when `deadline()` has come; earlier or later calls do no harm.
@@ -119,8 +125,10 @@ class session_core {
     bool told_exhausted = false;
     std::optional<std::uint32_t> credit;
     std::optional<token_event> held;
+    time_point held_since{};
   };
 
+  void end_stalled_requests();
   void deliver(request_key key, stream_event event);
   void drop_all();
   void abort_slow_consumer();
@@ -137,7 +145,8 @@ class session_core {
   std::size_t unsent_ = 0;
   std::size_t charged_ = 0; // of counters.buffered_bytes
   time_point now_;
-  time_point progress_; // of the peer's reading, or when output began to wait
+  time_point progress_;                   // of the peer's reading, or when output began to wait
+  std::optional<time_point> stalled_due_; // not after the first held token's time is up
   bool paused_ = false;
   bool draining_ = false;
   bool closed_ = false;

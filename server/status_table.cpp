@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/status_table.hpp"
 
-#include "server/websocket_codec.hpp"
-
 namespace troupe::server {
 namespace {
 
@@ -14,29 +12,29 @@ constexpr std::string_view timed_out = "timeout_error";
 
 // In the order of the enum.
 constexpr status_row status_rows[] = {
-    {errc::bad_request, 400, invalid, 0, false},
-    {errc::bad_config, 500, broken, 0, false},
-    {errc::bad_file, 500, broken, 0, false},
-    {errc::bad_template, 400, invalid, 0, false},
-    {errc::unsupported, 400, invalid, 0, false},
-    {errc::not_found, 404, invalid, 0, false},
-    {errc::io, 500, broken, 0, false},
-    {errc::no_memory, 503, unavailable, 0, true},
-    {errc::context_length_exceeded, 400, invalid, 0, false},
-    {errc::kv_cache_full, 429, overloaded, 0, true},
-    {errc::queue_full, 429, overloaded, 0, true},
-    {errc::shed_low_priority, 429, overloaded, 0, true},
-    {errc::queue_timeout, 429, overloaded, 0, true},
-    {errc::deadline_exceeded, 504, timed_out, 0, false},
-    {errc::slow_consumer, 408, timed_out, websocket_close::policy_violation, false},
-    {errc::cancelled, 499, "cancelled_error", 0, false},
-    {errc::model_loading, 503, unavailable, 0, true},
-    {errc::draining, 503, unavailable, websocket_close::going_away, true},
-    {errc::shutdown, 503, unavailable, websocket_close::going_away, true},
-    {errc::executor_failed, 503, unavailable, 0, true},
-    {errc::poison_request, 500, broken, 0, false},
-    {errc::not_finite, 500, broken, 0, false},
-    {errc::internal, 500, broken, websocket_close::internal_error, false},
+    {errc::bad_request, 400, invalid, false},
+    {errc::bad_config, 500, broken, false},
+    {errc::bad_file, 500, broken, false},
+    {errc::bad_template, 400, invalid, false},
+    {errc::unsupported, 400, invalid, false},
+    {errc::not_found, 404, invalid, false},
+    {errc::io, 500, broken, false},
+    {errc::no_memory, 503, unavailable, true},
+    {errc::context_length_exceeded, 400, invalid, false},
+    {errc::kv_cache_full, 429, overloaded, true},
+    {errc::queue_full, 429, overloaded, true},
+    {errc::shed_low_priority, 429, overloaded, true},
+    {errc::queue_timeout, 429, overloaded, true},
+    {errc::deadline_exceeded, 504, timed_out, false},
+    {errc::slow_consumer, 408, timed_out, false},
+    {errc::cancelled, 499, "cancelled_error", false},
+    {errc::model_loading, 503, unavailable, true},
+    {errc::draining, 503, unavailable, true},
+    {errc::shutdown, 503, unavailable, true},
+    {errc::executor_failed, 503, unavailable, true},
+    {errc::poison_request, 500, broken, false},
+    {errc::not_finite, 500, broken, false},
+    {errc::internal, 500, broken, false},
 };
 
 } // namespace

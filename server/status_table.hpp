@@ -14,9 +14,8 @@ namespace troupe::server {
 struct status_row {
   errc code = errc::internal;
   int http_status = 500;
-  std::string_view type;             ///< `error.type` of an OpenAI error body
-  std::uint16_t websocket_close = 0; ///< close code when the code ends the connection, 0 if it never does
-  bool retryable = false;            ///< the same request may succeed later, unchanged
+  std::string_view type;  ///< `error.type` of an OpenAI error body
+  bool retryable = false; ///< the same request may succeed later, unchanged
 };
 
 std::span<const status_row> status_table() noexcept;

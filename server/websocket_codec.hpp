@@ -102,7 +102,6 @@ class websocket_decoder {
   /// Appends the events that the bytes complete. After `close` or `failed` all further bytes are ignored.
   void feed(std::string_view bytes, std::vector<websocket_event>& events);
 
-  bool finished() const noexcept { return finished_; }
   std::size_t buffered_bytes() const noexcept { return message_.capacity(); }
 
  private:

@@ -9,7 +9,6 @@
 
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
-#include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
 
 #include <algorithm>
@@ -49,23 +48,29 @@ bool allowed(const kind_row& row, std::string_view field) {
                              row.fields.find(" " + std::string(field) + " ") != std::string_view::npos);
 }
 
+// A member that is there: null counts as absent.
+const json::value* present(const json::object& o, std::string_view name) noexcept {
+  const auto* v = o.if_contains(name);
+  return v && !v->is_null() ? v : nullptr;
+}
+
 std::optional<error> read_scheduling(const json::object& o, client_object& out) {
   request& what = out.body.what;
-  if (const auto* v = o.if_contains("priority")) {
+  if (const auto* v = present(o, "priority")) {
     const auto n = bounded(*v, 0, 9);
     if (!n) return must_be("priority", "an integer from 0 (first) to 9");
     what.priority = *n;
   }
-  if (const auto* v = o.if_contains("deadline_ms")) {
+  if (const auto* v = present(o, "deadline_ms")) {
     const auto n = bounded(*v, 1, 86'400'000);
     if (!n) return must_be("deadline_ms", "an integer from 1 to 86400000");
     what.deadline_ms = *n;
   }
-  if (const auto* v = o.if_contains("credit")) {
+  if (const auto* v = present(o, "credit")) {
     out.credit = bounded(*v, 1, wire_credit_limit);
     if (!out.credit) return must_be("credit", "an integer from 1 to " + std::to_string(wire_credit_limit));
   }
-  if (const auto* v = o.if_contains("resume_ms")) {
+  if (const auto* v = present(o, "resume_ms")) {
     const auto n = bounded(*v, 0, 0x7fffffff);
     if (!n) return must_be("resume_ms", "an integer from 0 to 2147483647");
     if (*n > 0)
@@ -106,7 +111,7 @@ read_client_object(const bounded_json& parsed, const openai_rules& rules, client
     return must_be("type", "\"submit\", \"cancel\", \"credit\", \"ping\" or \"hello\"");
   out.kind = row->kind;
 
-  if (const auto* id = o->if_contains("id"); id && allowed(*row, "id")) {
+  if (const auto* id = present(*o, "id"); id && allowed(*row, "id")) {
     if (!id->is_string() || !valid_id(view(id->get_string())))
       return must_be("id", "a string of 1 to 64 bytes without control characters");
     out.id = view(id->get_string());
@@ -119,7 +124,8 @@ read_client_object(const bounded_json& parsed, const openai_rules& rules, client
         errc::bad_request, "the field `" + to_valid_utf8(path) + "` is given twice", to_valid_utf8(path), 0};
   }
   for (const auto& [key, value] : *o)
-    if (const std::string_view field(key.data(), key.size()); !allowed(*row, field)) {
+    if (const std::string_view field(key.data(), key.size());
+        !allowed(*row, field) && !rules.ignore_unknown_fields) {
       const std::string shown = to_valid_utf8(field.substr(0, 64));
       return error{errc::bad_request, "unknown field `" + shown + "`", shown, 0};
     }
@@ -131,8 +137,7 @@ read_client_object(const bounded_json& parsed, const openai_rules& rules, client
     if (!out.credit) return must_be("n", "an integer from 1 to " + std::to_string(wire_credit_limit));
   }
   if (row->kind == client_kind::hello)
-    if (const auto* v = o->if_contains("version");
-        v && bounded(*v, wire_version, wire_version) != wire_version)
+    if (const auto* v = present(*o, "version"); v && bounded(*v, wire_version, wire_version) != wire_version)
       return must_be("version", std::to_string(wire_version));
   return std::nullopt;
 }
@@ -257,7 +262,7 @@ std::string submit_object(
     std::string_view id, openai_api api, std::string_view body_json, std::optional<std::uint32_t> credit) {
   json::object out = start("submit", id);
   out["api"] = api == openai_api::chat ? "chat" : "completions";
-  out["body"] = json::parse(json::string_view(body_json.data(), body_json.size()));
+  out["body"] = parse_bounded_json(body_json).value().value;
   if (credit) out["credit"] = *credit;
   return json::serialize(out);
 }

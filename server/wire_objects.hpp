@@ -41,10 +41,11 @@ std::string error_object(std::string_view id, int status, std::string_view code,
 std::string pong_object(std::string_view id);
 std::string hello_object(std::string_view model);
 std::string goaway_object(std::string_view reason);
-/// `what`: "paused" or "resumed".
+/// `what`: "paused", the one notice there is.
 std::string notice_object(std::string_view id, std::string_view what);
 
-// Objects from a client, for programs that speak to the server.
+// Objects from a client, for programs that speak to the server. `body_json` is within the bounds of
+// parse_bounded_json; submit_object throws `failure` for one that is not.
 std::string submit_object(
     std::string_view id, openai_api api, std::string_view body_json,
     std::optional<std::uint32_t> credit = {});

@@ -6,6 +6,7 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <cerrno>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
@@ -79,6 +80,16 @@ BOOST_AUTO_TEST_CASE(a_wrong_key_names_the_nearest_right_one_the_file_and_the_li
   BOOST_TEST(refusal("port = 80\n") == R"(troupe.toml:1: unknown key "port"; did you mean "server.port"?)");
   BOOST_TEST(refusal("[engine]\nmax_batch.x = 4\n")
                  .starts_with("troupe.toml:2: engine.max_batch has the wrong type"));
+}
+
+BOOST_AUTO_TEST_CASE(an_empty_file_sets_nothing_and_a_missing_one_says_why) {
+  settings all;
+  BOOST_TEST(apply_file(all, "/dev/null").has_value());
+  BOOST_TEST(dump(all) == dump(settings{}));
+  errno = 0;
+  const auto missing = apply_file(all, "/nonexistent/troupe.toml");
+  BOOST_REQUIRE(missing.has_error());
+  BOOST_TEST(missing.error().message.find("No such file") != std::string::npos);
 }
 
 BOOST_AUTO_TEST_CASE(a_wrong_value_names_the_key_the_line_and_what_is_allowed) {

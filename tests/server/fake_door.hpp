@@ -69,6 +69,10 @@ class fake_door {
     core.on_peer_closed(now);
     collect();
   }
+  void input_ended() {
+    core.on_input_end(now);
+    collect();
+  }
   void drain() {
     services.state = door_health::draining;
     core.on_drain(now);

@@ -48,6 +48,7 @@ class scripted_engine final : public session_owner {
             if (alive.lock()) done(std::move(e));
           });
     }
+    void watch(unique_function<void(stream_event)>) override {} // its requests do not fail
     void cancel() override { progress_->cancelled = true; }
 
    private:

@@ -75,6 +75,23 @@ BOOST_AUTO_TEST_CASE(health_follows_the_engine) {
   BOOST_TEST(status(out) == 503);
   BOOST_TEST(has(out, "\"model_loading\""));
   BOOST_TEST(door.submits.empty());
+  door.services.state = door_health::failed;
+  for (const char* path : {"/health", "/readyz"}) {
+    door.bytes(get(path));
+    const std::string failed = door.output();
+    BOOST_TEST(status(failed) == 503);
+    BOOST_TEST(has(failed, "Retry-After: 1\r\n"));
+    BOOST_TEST(has(failed, "X-Request-Rejected-Reason: executor_failed\r\n"));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(the_name_of_a_model_may_be_percent_encoded) {
+  http_door door;
+  door.services.the_rules.model_name = "a/b c%";
+  for (const char* path : {"/v1/models/a/b%20c%", "/v1/models/a%2Fb%20c%25"}) {
+    door.bytes(get(path));
+    BOOST_TEST(status(door.output()) == 200, path);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(rows_15_and_18_everything_else_is_refused) {
@@ -256,6 +273,7 @@ BOOST_AUTO_TEST_CASE(row_36_foreign_hosts_and_origins_are_refused) {
   door.bytes(get("/health", "Origin: http://localhost\r\n"));
   BOOST_TEST(status(door.output()) == 200);
   BOOST_TEST(host_allowed({}, "anything"));
+  BOOST_TEST(host_allowed({{"a", "*"}, {}}, "anything"));
   BOOST_TEST(origin_allowed({{}, {"*"}}, "http://x", "h"));
 }
 
@@ -269,6 +287,36 @@ BOOST_AUTO_TEST_CASE(row_26_a_client_that_leaves_takes_its_request_along) {
   BOOST_TEST(door.submits.size() == 1U);
   door.token(1, "late");
   BOOST_TEST(door.core.live_requests() == 0U);
+}
+
+BOOST_AUTO_TEST_CASE(row_26_a_half_closed_connection_still_gets_its_answers) {
+  http_door door;
+  door.bytes(whole + get("/health"));
+  door.accept(1);
+  door.input_ended();
+  BOOST_TEST(!door.close);
+  // A byte for a client that is gone to answer with a reset.
+  BOOST_TEST(door.output() == "HTTP/1.1 100 Continue\r\n\r\n");
+  door.token(1, "hi");
+  door.done(1);
+  const std::string out = door.output();
+  BOOST_TEST(count(out, "HTTP/1.1 200") == 2U);
+  BOOST_TEST(count(out, "Connection: close") == 1U);
+  BOOST_TEST(door.close);
+
+  http_door stream;
+  stream.bytes(streamed + "GET /health HT");
+  stream.accept(1);
+  stream.output();
+  stream.input_ended();
+  BOOST_TEST(has(stream.output(), ": ping\n\n"));
+  stream.done(1);
+  BOOST_TEST(has(stream.output(), "[DONE]"));
+  BOOST_TEST(stream.close);
+
+  http_door idle;
+  idle.input_ended();
+  BOOST_TEST(idle.close);
 }
 
 BOOST_AUTO_TEST_CASE(row_23_a_slow_reader_pauses_then_loses_only_its_own_request) {
@@ -313,8 +361,48 @@ BOOST_AUTO_TEST_CASE(a_long_answer_may_pass_the_hard_bound_and_what_follows_wait
   door.written(door.core.unsent_bytes());
   BOOST_TEST(count(door.output(), "\"ok\"") == 5U);
   // Somebody who only asks and never reads gets no further than the cap on pipelining.
-  for (int i = 0; i < 100; ++i) door.bytes(get("/metrics"));
+  door.written(door.core.unsent_bytes());
+  for (int i = 0; i < 10000; ++i) door.bytes(get("/metrics"));
   BOOST_TEST(door.core.unsent_bytes() < 3000U);
+  BOOST_TEST(door.counters.buffered_bytes < 30000U);
+  std::size_t answered = count(door.output(), "HTTP/1.1 200");
+  while (!door.close && door.core.unsent_bytes() > 0) {
+    door.written(door.core.unsent_bytes());
+    answered += count(door.output(), "HTTP/1.1 200");
+  }
+  BOOST_TEST(door.close);
+  BOOST_TEST(answered < 30U);
+}
+
+BOOST_AUTO_TEST_CASE(waiting_heads_weigh_in_the_servers_buffers) {
+  door_limits limits;
+  limits.pipelined_requests = 100;
+  http_door door(limits);
+  door.bytes(streamed);
+  const std::uint64_t before = door.counters.buffered_bytes;
+  for (int i = 0; i < 10; ++i) door.bytes(get("/health", "X-Long: " + std::string(4000, 'x') + "\r\n"));
+  BOOST_TEST(door.counters.buffered_bytes > before + 40000U);
+  limits.pipelined_bytes = 20000;
+  http_door bounded(limits);
+  bounded.bytes(streamed);
+  for (int i = 0; i < 10; ++i) bounded.bytes(get("/health", "X-Long: " + std::string(4000, 'x') + "\r\n"));
+  BOOST_TEST(bounded.counters.buffered_bytes < 30000U);
+}
+
+BOOST_AUTO_TEST_CASE(an_answer_in_one_piece_weighs_with_its_logprobs) {
+  http_door door;
+  door.bytes(whole);
+  door.accept(1);
+  const std::uint64_t before = door.counters.buffered_bytes;
+  token_event event{0, 0, "a", {3}, {{3, 0, "a"}}, {std::vector<scored_token>(20)}};
+  door.event(1, event);
+  BOOST_TEST(door.counters.buffered_bytes >= before + 20 * sizeof(scored_token));
+}
+
+BOOST_AUTO_TEST_CASE(a_taken_request_weighs_nothing_any_more) {
+  http_door door;
+  door.bytes(get("/health", "X-Long: " + std::string(4000, 'x') + "\r\n"));
+  BOOST_TEST(door.counters.buffered_bytes < 1000U);
 }
 
 BOOST_AUTO_TEST_CASE(bodies_that_fill_the_servers_buffers_are_refused) {
@@ -323,7 +411,10 @@ BOOST_AUTO_TEST_CASE(bodies_that_fill_the_servers_buffers_are_refused) {
   http_door door(limits);
   door.counters.buffered_bytes = 90000;
   door.bytes(post("/v1/completions", std::string(50000, ' ')).substr(0, 40000));
-  BOOST_TEST(status(door.output()) == 503);
+  const std::string out = door.output();
+  BOOST_TEST(status(out) == 503);
+  BOOST_TEST(has(out, "Retry-After: 1\r\n"));
+  BOOST_TEST(has(out, "X-Request-Rejected-Reason: "));
   BOOST_TEST(door.close);
 }
 

@@ -198,6 +198,79 @@ BOOST_AUTO_TEST_CASE(credit_bounds_the_tokens_but_never_the_end) {
   BOOST_TEST((door.objects().at(0).kind == server_kind::done));
 }
 
+BOOST_AUTO_TEST_CASE(a_failure_overtakes_a_token_that_waits_for_credit) {
+  object_door door(false);
+  door.submit("a", R"(,"credit":1)");
+  door.accept(1);
+  door.token(1, "1");
+  door.token(1, "2");
+  door.objects();
+  BOOST_TEST(!door.reading(1));
+  door.fail(1, errc::deadline_exceeded);
+  const auto all = door.objects();
+  BOOST_REQUIRE_EQUAL(all.size(), 1U);
+  BOOST_TEST(all[0].code == "deadline_exceeded");
+  door.submit("a");
+  BOOST_TEST(door.submits.size() == 2U);
+}
+
+BOOST_AUTO_TEST_CASE(a_client_that_grants_nothing_loses_its_request_and_the_drain_goes_on) {
+  door_limits limits;
+  limits.slow_consumer = 5s;
+  for (const bool websocket : {false, true}) {
+    object_door door(websocket, limits);
+    for (const char* id : {"a", "b"}) door.submit(id, R"(,"credit":1)");
+    for (const request_key key : {1, 2}) {
+      door.accept(key);
+      door.token(key, "1");
+      door.token(key, "2");
+      door.wait(3s);
+    }
+    BOOST_TEST(door.drops == std::vector<request_key>{1}, boost::test_tools::per_element());
+    door.drain();
+    BOOST_TEST(!door.close);
+    door.wait(3s);
+    BOOST_TEST(door.drops == (std::vector<request_key>{1, 2}), boost::test_tools::per_element());
+    const auto all = door.objects();
+    BOOST_TEST(all.back().code == "slow_consumer");
+    BOOST_TEST(door.close);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(credit_above_the_operators_bound_does_not_raise_it) {
+  door_limits limits;
+  limits.stream_credit = 7;
+  object_door door(false, limits);
+  door.submit("a", R"(,"credit":1000000)");
+  door.submit("b", R"(,"credit":3)");
+  BOOST_TEST(door.submits[0].what.credit == 7U);
+  BOOST_TEST(door.submits[1].what.credit == 3U);
+  door.accept(1);
+  for (int i = 0; i < 20; ++i) door.token(1, "t");
+  BOOST_TEST(door.reading(1));
+}
+
+BOOST_AUTO_TEST_CASE(row_26_a_half_closed_line_connection_ends_with_its_last_request) {
+  object_door door(false);
+  for (const char* id : {"a", "b"}) door.submit(id);
+  door.bytes(R"({"type":"pi)");
+  door.accept(1);
+  door.objects();
+  door.input_ended();
+  BOOST_TEST((door.objects().at(0).kind == server_kind::goaway));
+  BOOST_TEST(door.drops.empty());
+  door.wait(3600s);
+  door.done(1);
+  BOOST_TEST(!door.close);
+  door.fail(2, errc::queue_timeout);
+  BOOST_TEST(door.objects().size() == 2U);
+  BOOST_TEST(door.close);
+  object_door websocket(true);
+  websocket.submit("a");
+  websocket.input_ended();
+  BOOST_TEST(websocket.close);
+}
+
 BOOST_AUTO_TEST_CASE(row_41_credit_that_makes_no_sense_is_refused) {
   object_door door(false);
   door.submit("a", R"(,"credit":1048576)");
@@ -222,6 +295,16 @@ BOOST_AUTO_TEST_CASE(rows_35_40_a_flood_of_control_messages_ends_the_connection)
       calm.wait(20ms);
     }
     BOOST_TEST(!calm.close);
+  }
+  // A refused submit is a control message too.
+  door_limits one;
+  one.live_requests = 1;
+  for (const char* id : {"a", "b"}) {
+    object_door refused(false, one);
+    refused.submit("a");
+    int sent = 0;
+    while (!refused.close && sent < 10000) refused.submit(id), ++sent;
+    BOOST_TEST(sent == 201);
   }
   object_door frames(true);
   for (int i = 0; i < 300 && !frames.close; ++i) frames.bytes(masked(9, "p"));

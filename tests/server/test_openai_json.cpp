@@ -216,6 +216,31 @@ BOOST_AUTO_TEST_CASE(unknown_and_repeated_fields_are_refused_unless_switched_off
   BOOST_TEST(huge.size() < 200U);
 }
 
+BOOST_AUTO_TEST_CASE(unknown_fields_pass_everywhere_when_switched_off) {
+  openai_rules lenient{"m", 100, true};
+  const std::string body =
+      R"({"messages":[{"role":"user","x":1,"content":[{"type":"text","text":"a","cache_control":{}}]}],)"
+      R"("stream":true,"stream_options":{"x":1},"response_format":{"type":"text","x":1},"x":1})";
+  BOOST_TEST(parse_openai_body(openai_api::chat, body, lenient).has_value());
+  lenient.ignore_unknown_fields = false;
+  BOOST_TEST(parse_openai_body(openai_api::chat, body, lenient).has_error());
+}
+
+BOOST_AUTO_TEST_CASE(fields_with_one_value_take_that_one_only) {
+  const auto refused = [](const std::string& member) {
+    const std::string body = R"({"messages":[{"role":"user","content":"a"}],)" + member + "}";
+    return parse_openai_body(openai_api::chat, body, {"m", 100, false}).has_error();
+  };
+  for (const char* member :
+       {R"("tool_choice":"default")", R"("function_call":"default")", R"("service_tier":"none")",
+        R"("tool_choice":"none\" or \"auto")", R"("tool_choice":"")", R"("tools":{})", R"("functions":{})",
+        R"("metadata":[])", R"("logit_bias":[])"})
+    BOOST_TEST(refused(member), member);
+  for (const char* member :
+       {R"("tool_choice":"auto")", R"("service_tier":"default")", R"("tools":[])", R"("metadata":{})"})
+    BOOST_TEST(!refused(member), member);
+}
+
 BOOST_AUTO_TEST_CASE(functions_that_are_missing_are_refused_by_name) {
   for (const char* field :
        {R"("echo":true)", R"("suffix":"x")", R"("logit_bias":{"5":1})", R"("n":2)",

@@ -104,12 +104,9 @@ struct running_server {
   ~running_server() {
     if (the_server) stop();
   }
-  void stop() {
-    auto drained =
-        on_executor([&] { return the_server->async_drain(std::chrono::seconds(30), asio::use_future); });
-    on_executor([&] { return the_engine->async_shutdown(std::chrono::seconds(30), asio::use_future); })
-        .get()
-        .value();
+  void stop(std::chrono::milliseconds limit = std::chrono::seconds(30)) {
+    auto drained = on_executor([&] { return the_server->async_drain(limit, asio::use_future); });
+    on_executor([&] { return the_engine->async_shutdown(limit, asio::use_future); }).get().value();
     drained.get();
     on_executor([&] {
       the_server.reset();
@@ -151,6 +148,13 @@ struct running_server {
   std::optional<server::server> the_server;
   std::thread thread;
 };
+
+// The engine stops serving and the server is not told.
+void on_engine_down(running_server& s) {
+  s.on_executor([&] { return s.the_engine->async_shutdown(std::chrono::seconds(30), asio::use_future); })
+      .get()
+      .value();
+}
 
 } // namespace
 
@@ -307,6 +311,43 @@ BOOST_AUTO_TEST_CASE(a_server_that_loads_says_so_and_a_drain_refuses_and_finishe
   s.the_server.reset();
   BOOST_TEST(busy.read_until([](const std::string& got) { return got.ends_with("0\r\n\r\n"); }));
   BOOST_TEST(busy.got.find("[DONE]") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(what_a_drain_cuts_is_told_at_every_door) {
+  engine_options e;
+  e.reference = true; // slow enough not to end by itself
+  e.preempt_every = 1;
+  running_server s(e);
+  client sse(s.http()), raw(s.raw()), ws(s.http());
+  const std::string body = request_body(1, 400, true);
+  sse.send(http_post(body));
+  const std::string object = submit_object("a", openai_api::completions, request_body(1, 400));
+  raw.send(object + "\n");
+  ws.send("GET /v1/stream HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+          "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n");
+  std::string frame{static_cast<char>(0x81)};
+  frame.push_back(static_cast<char>(0x80 | 126));
+  frame.push_back(static_cast<char>(object.size() >> 8));
+  frame.push_back(static_cast<char>(object.size()));
+  ws.send(frame.append(4, '\0').append(object));
+  const auto begun = [](const std::string& got) { return got.find("token_ids") != std::string::npos; };
+  for (client* c : {&sse, &raw, &ws}) BOOST_REQUIRE(c->read_until(begun));
+  s.stop(std::chrono::milliseconds(1));
+  for (client* c : {&sse, &raw, &ws}) {
+    c->read_until([](const std::string&) { return false; });
+    BOOST_TEST(c->got.find("\"shutdown\"") != std::string::npos, c->got.substr(c->got.size() / 2));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(readiness_asks_the_engine) {
+  running_server s;
+  on_engine_down(s);
+  for (const char* path : {"/readyz", "/health"}) {
+    client c(s.http());
+    c.send("GET " + std::string(path) + " HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    c.read_until([](const std::string& got) { return !body_of(got).empty(); });
+    BOOST_TEST(status_of_answer(c.got) == 503);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(connections_over_the_cap_are_refused_at_once) {

@@ -204,6 +204,33 @@ BOOST_AUTO_TEST_CASE(row_90_a_client_that_leaves_frees_its_request) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(row_26_a_client_that_closes_its_half_reads_on_and_one_that_is_gone_is_noticed) {
+  for (const bool is_http : {true, false}) {
+    const auto asks = [&](int tokens) {
+      return is_http
+                 ? completion_request(tokens, true)
+                 : R"({"type":"submit","id":"a","api":"completions","body":{"prompt":"hi","max_tokens":)" +
+                       std::to_string(tokens) + "}}\n";
+    };
+    running_door door(is_http);
+    tcp::socket half = door.connect();
+    write(half, asks(20));
+    half.shutdown(tcp::socket::shutdown_send);
+    std::string got;
+    door.read_until(half, got, [] { return false; });
+    BOOST_TEST(has(got, "token20 "));
+    BOOST_TEST(has(got, is_http ? "[DONE]" : "\"done\""));
+    BOOST_TEST(door.engine.sessions.empty());
+  }
+  // Gone while an answer in one piece is made, with nothing unread that would make its close a reset.
+  running_door door(true);
+  tcp::socket gone = door.connect();
+  write(gone, completion_request(1'000'000'000, false));
+  door.run_until([&] { return door.engine.all.size() == 1; });
+  gone.close();
+  door.run_until([&] { return door.engine.all[0]->destroyed && door.engine.sessions.empty(); });
+}
+
 BOOST_AUTO_TEST_CASE(row_23_a_client_that_does_not_read_is_paused_and_another_is_served) {
   running_door door(true);
   tcp::socket slow = door.connect();

@@ -91,6 +91,25 @@ BOOST_AUTO_TEST_CASE(faults_are_named_and_keep_the_id_they_belong_to) {
           .problem.has_value());
 }
 
+BOOST_AUTO_TEST_CASE(null_counts_as_absent_and_unknown_members_pass_when_switched_off) {
+  const std::string submit = R"({"type":"submit","id":"a","api":"completions","body":{"prompt":"hi"},)";
+  const auto absent = parse_client_object(
+      submit + R"("credit":null,"priority":null,"deadline_ms":null,"resume_ms":null})", {"m", 100, false});
+  BOOST_TEST(!absent.problem);
+  BOOST_TEST(!absent.credit);
+  BOOST_TEST(!parse_client_object(R"({"type":"ping","id":null})", {"m", 100, false}).problem);
+  BOOST_TEST(parse_client_object(submit + R"("x":1})", {"m", 100, false}).problem.has_value());
+  BOOST_TEST(!parse_client_object(submit + R"("x":1})", {"m", 100, true}).problem);
+}
+
+BOOST_AUTO_TEST_CASE(a_body_is_bounded_on_the_way_out_as_on_the_way_in) {
+  const auto nested = [](int depth) {
+    return R"({"prompt":)" + std::string(depth, '[') + std::string(depth, ']') + "}";
+  };
+  BOOST_CHECK_NO_THROW(submit_object("a", openai_api::completions, nested(50)));
+  BOOST_CHECK_THROW(submit_object("a", openai_api::completions, nested(100)), failure);
+}
+
 BOOST_AUTO_TEST_CASE(server_objects_survive_the_way_back) {
   server_object o = parse_server_object(accepted_object("a", {{1, 2}, "m"}, true)).value();
   BOOST_TEST((o.kind == server_kind::accepted));

@@ -276,7 +276,15 @@ void door_world::connect(connection& c) {
 void door_world::apply(connection& c) {
   if (c.server_gone) return;
   server::session_actions actions = c.core->take();
-  for (server::door_submit& s : actions.submits) c.streams.emplace(s.key, engine_->submit(std::move(s.what)));
+  for (server::door_submit& s : actions.submits) {
+    const auto [at, added] = c.streams.emplace(s.key, engine_->submit(std::move(s.what)));
+    at->second.async_wait_failure([this, &c, key = s.key](boost::system::error_code ec, stream_event event) {
+      if (ec || c.server_gone || !c.streams.contains(key)) return;
+      c.streams.erase(key);
+      c.core->on_event(key, std::move(event), now());
+      apply(c);
+    });
+  }
   for (const auto key : actions.cancels)
     if (const auto at = c.streams.find(key); at != c.streams.end()) at->second.cancel();
   for (const auto key : actions.drops) c.streams.erase(key);
