@@ -28,6 +28,17 @@ std::string number_text(Number value) {
   return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
 }
 
+// CLI11 takes a word in square brackets for a list and splits it. Marked, it is a word like any other.
+constexpr char bracket_mark = '\x01';
+
+std::string marked(const std::string& word) {
+  return word.starts_with('[') && word.ends_with(']') ? bracket_mark + word : word;
+}
+
+void unmark(std::string& word) {
+  if (word.size() > 1 && word[0] == bracket_mark && word[1] == '[') word.erase(0, 1);
+}
+
 } // namespace
 
 struct arguments::state {
@@ -44,6 +55,8 @@ struct arguments::state {
   CLI::App app;
   config::settings* settings = nullptr;
   std::list<setting_flag> flags; // stable addresses: CLI11 keeps them
+  std::vector<std::string*> texts;
+  std::vector<std::vector<std::string>*> lists;
   std::string config_path;
   std::vector<std::string> assignments;
   bool dump = false;
@@ -54,7 +67,8 @@ struct arguments::state {
     const std::string allowed = range(number_text(least), number_text(most));
     app.add_option_function<std::string>(
            names,
-           [&into, least, most, allowed, names](const std::string& text) {
+           [&into, least, most, allowed, names](std::string text) {
+             unmark(text);
              Number value{};
              const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
              if (code != std::errc{} || end != text.data() + text.size() ||
@@ -65,6 +79,14 @@ struct arguments::state {
            },
            help + " (" + allowed + ", default " + number_text(into) + ')')
         ->type_name("N");
+  }
+
+  void unmark_all() {
+    for (std::string* text : texts) unmark(*text);
+    for (std::vector<std::string>* list : lists) std::for_each(list->begin(), list->end(), unmark);
+    for (setting_flag& flag : flags) unmark(flag.text);
+    std::for_each(assignments.begin(), assignments.end(), unmark);
+    unmark(config_path);
   }
 
   std::string nearest_flag(const std::string& wrong) const {
@@ -110,19 +132,23 @@ arguments::~arguments() = default;
 
 void arguments::positional(
     const std::string& name, std::string& into, const std::string& help, bool required) {
+  state_->texts.push_back(&into);
   state_->app.add_option(name, into, help)->required(required)->type_name("");
 }
 
 void arguments::positional(
     const std::string& name, std::vector<std::string>& into, const std::string& help, bool required) {
+  state_->lists.push_back(&into);
   state_->app.add_option(name, into, help)->required(required)->type_name("");
 }
 
 void arguments::option(const std::string& names, std::string& into, const std::string& help) {
+  state_->texts.push_back(&into);
   state_->app.add_option(names, into, help)->type_name("TEXT");
 }
 
 void arguments::option(const std::string& names, std::vector<std::string>& into, const std::string& help) {
+  state_->lists.push_back(&into);
   state_->app.add_option(names, into, help)->type_name("TEXT")->allow_extra_args(false);
 }
 
@@ -185,7 +211,8 @@ void arguments::settings(config::settings& into, std::span<const std::string_vie
 }
 
 bool arguments::parse(const std::vector<std::string>& words) {
-  std::vector<std::string> reversed(words.rbegin(), words.rend()); // as CLI11 wants a vector
+  std::vector<std::string> reversed; // as CLI11 wants a vector
+  std::transform(words.rbegin(), words.rend(), std::back_inserter(reversed), marked);
   try {
     state_->app.parse(reversed);
   } catch (const CLI::CallForHelp&) {
@@ -193,7 +220,8 @@ bool arguments::parse(const std::vector<std::string>& words) {
     return false;
   } catch (const CLI::ExtrasError&) {
     const std::vector<std::string> extra = state_->app.remaining();
-    const std::string first = extra.empty() ? "" : extra.front().substr(0, extra.front().find('='));
+    std::string first = extra.empty() ? "" : extra.front().substr(0, extra.front().find('='));
+    unmark(first);
     const std::string near = first.starts_with('-') ? state_->nearest_flag(first) : "";
     throw failure(
         errc::bad_config,
@@ -202,6 +230,7 @@ bool arguments::parse(const std::vector<std::string>& words) {
   } catch (const CLI::ParseError& bad) {
     throw failure(errc::bad_config, std::string(bad.what()) + "; see troupe " + state_->command + " --help");
   }
+  state_->unmark_all();
   if (state_->settings == nullptr) return true;
   state_->apply_settings();
   if (!state_->dump) return true;

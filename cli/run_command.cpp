@@ -25,7 +25,8 @@ int run_command(const std::vector<std::string>& words) {
 
   arguments options("run", "Answers a prompt; without one and in a terminal, chats.");
   options.positional(
-      "PROMPT", prompt_words, "the prompt; without it standard input, or a chat in the terminal", false);
+      "PROMPT", prompt_words,
+      "the prompt; without it standard input less one line end at its end, or a chat in the terminal", false);
   options.option("--system", talk.system, "system message of the chat");
   options.flag("--raw", talk.raw, "give the model the prompt as it is, without its chat template");
   options.flag("--json", talk.json, "print one JSON object instead of text as it comes");
@@ -57,7 +58,9 @@ int run_command(const std::vector<std::string>& words) {
     for (const std::string& word : prompt_words) (prompt += prompt.empty() ? "" : " ") += word;
     talk.prompt = std::move(prompt);
   } else if (isatty(STDIN_FILENO) == 0) {
-    talk.prompt = read_standard_input();
+    std::string prompt = read_standard_input();
+    if (prompt.ends_with('\n')) prompt.pop_back(); // echo's, not the prompt's
+    talk.prompt = std::move(prompt);
   } else if (talk.json) {
     throw failure(errc::bad_config, "--json needs a prompt");
   }

@@ -12,7 +12,7 @@ namespace troupe::cli {
 /// it.
 std::string one_line(std::string_view text);
 
-/// "98.4 MB", "256.0 MiB" with three or four digits, in binary units.
+/// "93.8 MiB", "1023 B": binary units, one digit after the point.
 std::string human_bytes(std::uint64_t bytes);
 
 /// A line of a report on standard output: the name in a column of its own, then the text.

@@ -101,7 +101,8 @@ int detokenize_command(const std::vector<std::string>& words) {
   const text_model opened = open_text_model(model);
   const auto ids =
       parse_ids(id_words.empty() ? read_standard_input() : join(id_words), opened.tokenizer->size());
-  std::printf("%s\n", models::detokenize(*opened.tokenizer, ids, !skip_special).c_str());
+  const std::string text = models::detokenize(*opened.tokenizer, ids, !skip_special) + '\n';
+  std::fwrite(text.data(), 1, text.size(), stdout);
   return 0;
 }
 

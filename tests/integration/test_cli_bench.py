@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`troupe bench serve` against servers whose every byte is known, and against troupe itself under overload."""
 import json
+import socket
 import socketserver
 import subprocess
 import threading
@@ -39,10 +40,12 @@ class Canned(socketserver.ThreadingTCPServer):
     allow_reuse_address = True
     daemon_threads = True
 
-    def __init__(self, *answers):
-        super().__init__(("127.0.0.1", 0), Handler)
+    def __init__(self, *answers, host="127.0.0.1"):
+        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        super().__init__((host, 0), Handler)
         self.answers = list(answers)
         self.requests = []
+        self.heads = []
         self.lock = threading.Lock()
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
@@ -64,6 +67,7 @@ class Handler(socketserver.StreamRequestHandler):
                        if line.lower().startswith(b"content-length:")), 0)
         body = self.rfile.read(length)
         with self.server.lock:
+            self.server.heads.append(head)
             self.server.requests.append((head.split(b" ")[1].decode(), json.loads(body or b"null")))
             answers = self.server.answers
             answer = answers.pop(0) if len(answers) > 1 else answers[0]
@@ -77,8 +81,8 @@ def bench(url, *arguments):
 
 class KnownAnswers(unittest.TestCase):
 
-    def serve(self, *answers):
-        server = Canned(*answers)
+    def serve(self, *answers, host="127.0.0.1"):
+        server = Canned(*answers, host=host)
         self.addCleanup(server.server_close)
         self.addCleanup(server.shutdown)
         return server
@@ -120,6 +124,22 @@ class KnownAnswers(unittest.TestCase):
         self.assertEqual(report["statuses"], {"200": 1, "200 broken": 3, "429": 1, "none": 1})
         self.assertEqual(report["tokens"], 3)
         self.assertEqual(sum(report["problems"].values()), 4)
+
+    def test_a_refusals_own_words_are_shown(self):
+        body = json.dumps({"error": {"message": "`top_p` must be small", "code": "bad_request"}}).encode()
+        server = self.serve(b"HTTP/1.1 400 Bad\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+        _, report = bench(server.url, "--model", "m", "--requests", "1")
+        self.assertEqual(report["problems"], {"status 400: `top_p` must be small": 1})
+
+    def test_an_ipv6_address_is_in_brackets_in_host(self):
+        try:
+            server = self.serve(WHOLE, host="::1")
+        except OSError as lacking:
+            self.skipTest(f"no IPv6 here: {lacking}")
+        address = f"[::1]:{server.server_address[1]}"
+        done, _ = bench(f"http://{address}", "--model", "m", "--requests", "1")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(f"\r\nHost: {address}\r\n".encode(), server.heads[0])
 
     def test_no_whole_answer_is_a_failure(self):
         server = self.serve(b"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n")

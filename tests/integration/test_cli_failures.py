@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Wrong usage and a hostile world: each ends with status 1 or 2 and one line that names the thing and the way out."""
 import collections
+import json
 import pathlib
 import random
+import resource
 import socket
 import stat
 import struct
 import subprocess
+import sys
 import tempfile
 import unittest
 
-from program import ProgramTest, ROOT, TINY, troupe
+from program import BINARY, ProgramTest, ROOT, TINY, troupe
 
 
 Tensor = collections.namedtuple("Tensor", "shape_at offset_at")
@@ -201,6 +204,19 @@ class Files(ProgramTest):
         struct.pack_into("<Q", content, rows_at, rows // 2)
         self.fails(1, "run", "-m", self.file(bytes(content)), "--raw", "hello", says=["hostile.gguf", "blk.0.attn_k.weight"])
 
+    def test_types_that_cannot_be_multiplied_are_refused_by_name(self):
+        tensors, _ = layout(self.good)
+        content = bytearray(self.good)
+        struct.pack_into("<I", content, tensors["blk.0.ffn_down.weight"].offset_at - 4, 20)  # IQ4_NL, of the same blocks
+        done = troupe("inspect", self.file(bytes(content)))
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(b"blk.0.ffn_down.weight", done.stderr)
+        self.assertIn(b"parameters", done.stdout)
+
+    def test_a_vocabulary_that_cannot_be_read_is_refused(self):
+        content = self.good.replace(b"tokenizer.ggml.merges", b"tokenizer.ggml.mergez", 1)
+        self.fails(1, "inspect", self.file(content), says=["hostile.gguf", "tokenizer"])
+
     def test_scales_that_are_not_numbers_are_refused_by_name(self):
         tensors, data = layout(self.good)
         content = bytearray(self.good)
@@ -232,6 +248,23 @@ class Machine(ProgramTest):
 
     def test_a_trace_folder_that_cannot_be_written_is_named(self):
         self.fails(1, "serve", "-m", TINY, "--port", 0, "--trace-dir", "/proc/traces", says=["/proc/traces"])
+
+    def test_files_for_every_connection_are_asked_for_and_what_lacks_is_said(self):
+        def few():
+            resource.setrlimit(resource.RLIMIT_NOFILE, (100, self.files))
+        for self.files, says in ((100, "max_connections lowered to 36"), (4096, "")):
+            process = subprocess.Popen([BINARY, "serve", "-m", TINY, "--port", "0"], stdin=subprocess.DEVNULL,
+                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=few)
+            try:
+                for line in process.stdout:
+                    if line.startswith("ready"):
+                        break
+                self.assertGreaterEqual(resource.prlimit(process.pid, resource.RLIMIT_NOFILE)[0], min(1024, self.files))
+            finally:
+                process.kill()
+                _, text = process.communicate()
+            self.assertIn(says, text)
+            self.assertEqual(len(text.splitlines()), 1 if says else 0, text)
 
     def test_a_full_disk_under_standard_output_is_noticed(self):
         with open("/dev/full", "wb") as full:
@@ -296,6 +329,18 @@ class Pull(ProgramTest):
         self.assertIn(b"ERROR: No matching distribution", done.stderr.splitlines()[-1])
         self.assertEqual(self.left_behind(), [])
 
+    def test_the_line_with_pips_real_cause_is_shown_and_curl_tried_next(self):
+        self.program("python3", 'case "$*" in *--version*) exit 0;; esac\n'
+                                'echo "WARNING: Retrying after SSLError(1, certificate verify failed)" >&2\n'
+                                'echo "ERROR: Could not find a version" >&2\n'
+                                'echo "ERROR: No matching distribution" >&2\nexit 1\n')
+        self.program("curl", 'echo "curl: (6) no such host" >&2\nexit 6\n')
+        done = troupe("pull", env=self.env)
+        self.assertEqual(done.returncode, 1)
+        last = done.stderr.decode().splitlines()[-1]
+        for part in ("certificate verify failed", "No matching distribution", "curl: (6) no such host"):
+            self.assertIn(part, last)
+
 
 class Scripts(unittest.TestCase):
 
@@ -310,6 +355,22 @@ class Scripts(unittest.TestCase):
         self.fails(2, "quickstart", "--model", says="--model")
         self.fails(1, "quickstart", "--model", "/nonexistent/a.gguf", says="/nonexistent/a.gguf")
         self.fails(2, "check", "--bogus", says="--bogus")
+
+    def test_a_relative_model_is_looked_for_where_the_caller_stands(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done = subprocess.run([str(ROOT / "quickstart"), "--model", "README.md"], cwd=folder, stdin=subprocess.DEVNULL,
+                                  capture_output=True, text=True, timeout=60, check=False)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(f"{folder}/README.md", done.stderr)
+
+    def test_a_failed_set_up_of_a_class_is_counted(self):
+        with tempfile.TemporaryDirectory() as folder:
+            log = pathlib.Path(folder) / "testlog.json"
+            log.write_text(json.dumps({"name": "t", "result": "FAIL", "stdout": "", "stderr":
+                                       "Ran 0 tests in 0.001s\n\nFAILED (errors=1)\n"}) + "\n", encoding="utf-8")
+            done = subprocess.run([sys.executable, str(ROOT / "tools" / "count_tests.py"), "label", str(log)],
+                                  capture_output=True, text=True, timeout=60, check=True)
+            self.assertEqual(done.stdout, "0 1 0 label: t\n")
 
 
 if __name__ == "__main__":

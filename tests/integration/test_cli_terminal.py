@@ -3,11 +3,13 @@
 import fcntl
 import json
 import os
+import pathlib
 import pty
 import re
 import select
 import signal
 import subprocess
+import tempfile
 import termios
 import time
 import unittest
@@ -30,11 +32,10 @@ class Terminal:
     """`troupe run` with a terminal of its own."""
 
     def __init__(self, *arguments):
-        self.main, other = pty.openpty()
-        self.process = subprocess.Popen([BINARY, "run", "-m", str(TINY), "--raw", "-t", "0", *arguments], stdin=other,
-                                        stdout=other, stderr=other, start_new_session=True,
+        self.main, self.other = pty.openpty()
+        self.process = subprocess.Popen([BINARY, "run", "-m", str(TINY), "--raw", "-t", "0", *arguments], stdin=self.other,
+                                        stdout=self.other, stderr=self.other, start_new_session=True,
                                         preexec_fn=take_terminal)
-        os.close(other)
         self.seen = b""
 
     def __enter__(self):
@@ -44,6 +45,7 @@ class Terminal:
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
+        os.close(self.other)
         os.close(self.main)
 
     def type(self, data):
@@ -107,6 +109,13 @@ class Chat(ProgramTest):
             terminal.type(CTRL_D)
             self.assertEqual(terminal.status(), 0)
 
+    def test_a_terminal_stays_blocking_for_those_who_share_it(self):
+        with Terminal() as terminal:
+            terminal.wait_for(rb"> ")
+            terminal.type(b"/help\n")
+            terminal.wait_for(rb"/clear.*\r\n> ")
+            self.assertFalse(fcntl.fcntl(terminal.other, fcntl.F_GETFL) & os.O_NONBLOCK)
+
     def test_unknown_commands_are_explained_and_not_sent(self):
         with Terminal() as terminal:
             terminal.wait_for(rb"> ")
@@ -136,6 +145,44 @@ class Answers(ProgramTest):
         ids = " ".join(map(str, answer["prompt_token_ids"]))
         self.assertEqual(troupe("tokenize", "-m", TINY, "The old man").stdout.decode().strip(), ids)
         self.assertEqual(troupe("detokenize", "-m", TINY, *ids.split()).stdout, b"The old man\n")
+
+    def test_words_in_brackets_reach_the_model_as_they_are(self):
+        def prompt_ids(*words):
+            done = troupe("run", "-m", TINY, "--raw", "-t", "0", "-n", "1", "--json", *words)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            return json.loads(done.stdout)["prompt_token_ids"]
+        for text in ("[INST] hi [/INST]", "[]", "[a,b]", "{}", "[[x]]"):
+            ids = [int(i) for i in troupe("tokenize", "-m", TINY, stdin=text.encode()).stdout.split()]
+            self.assertEqual(prompt_ids(text), ids, text)
+            self.assertEqual(troupe("tokenize", "-m", TINY, text).stdout, troupe("tokenize", "-m", TINY, "--", text).stdout)
+            self.assertEqual([int(i) for i in troupe("tokenize", "-m", TINY, text).stdout.split()], ids, text)
+        self.fails(1, "tokenize", "-m", TINY, "--file", "[no file]", says=["[no file]:"])
+        self.fails(2, "run", "-m", TINY, "--seed", "[1]", "hi", says=['"[1]"'])
+
+    def test_one_line_end_of_a_piped_prompt_is_dropped(self):
+        arguments = ["run", "-m", TINY, "--raw", "-t", "0", "-n", "4", "--json"]
+        plain, one, two = (json.loads(troupe(*arguments, stdin=text).stdout)["prompt_token_ids"]
+                           for text in (b"The old man", b"The old man\n", b"The old man\n\n"))
+        self.assertEqual(plain, one)
+        self.assertNotEqual(plain, two)
+
+    def test_a_text_with_a_nul_is_printed_whole(self):
+        ids = troupe("tokenize", "-m", TINY, stdin=b"a\0b").stdout.split()
+        self.assertEqual(troupe("detokenize", "-m", TINY, *(i.decode() for i in ids)).stdout, b"a\0b\n")
+
+    def test_a_cancelled_request_replays_up_to_where_it_was_cancelled(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done = troupe("run", "-m", TINY, "--raw", "-t", "0", "-n", "20", "--ignore-eos", "--trace-dir", folder, "The")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            path, = pathlib.Path(folder).iterdir()
+            whole = json.loads(path.read_text("utf-8"))
+            self.assertEqual(troupe("replay", path).returncode, 0)
+            for kept in (7, 0):
+                path.write_text(json.dumps(whole | {"finish_reason": "cancelled", "token_ids": whole["token_ids"][:kept]}),
+                                encoding="utf-8")
+                again = troupe("replay", path)
+                self.assertEqual(again.returncode, 0, again.stdout)
+                self.assertIn(b"identical", again.stdout)
 
     def test_a_seed_repeats_a_drawn_answer(self):
         arguments = ["run", "-m", TINY, "--raw", "-t", "1.5", "-n", "24", "--seed"]
