@@ -214,7 +214,7 @@ class Files(ProgramTest):
         self.assertIn(b"parameters", done.stdout)
 
     def test_a_vocabulary_that_cannot_be_read_is_refused(self):
-        content = self.good.replace(b"tokenizer.ggml.merges", b"tokenizer.ggml.mergez", 1)
+        content = self.good.replace(b"tokenizer.ggml.tokens", b"tokenizer.ggml.tokenz", 1)
         self.fails(1, "inspect", self.file(content), says=["hostile.gguf", "tokenizer"])
 
     def test_scales_that_are_not_numbers_are_refused_by_name(self):
