@@ -190,6 +190,8 @@ bool http_parser::fail(int status, std::string message) {
 http_request http_parser::take() {
   state_ = state::start;
   skipped_blank_ = false;
+  head_bytes_ = 0;
+  line_.clear();
   return std::exchange(request_, {});
 }
 
