@@ -38,6 +38,7 @@ class engine_stream final : public door_stream {
   explicit engine_stream(stream s) : stream_(std::move(s)) {}
   void read(unique_function<void(stream_event)> done) override {
     stream_.async_read([done = std::move(done)](error_code ec, stream_event event) mutable {
+      if (ec == asio::error::eof) return; // the failure comes, or came, by the watch
       if (ec) event = failed_event{{errc::internal, "the request's stream ended without a result", {}, 0}};
       done(std::move(event));
     });

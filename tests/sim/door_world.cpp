@@ -10,6 +10,7 @@
 #include "sim/door_client.hpp"
 #include "sim/stand_in.hpp"
 
+#include <boost/asio/error.hpp>
 #include <boost/asio/post.hpp>
 
 #include <algorithm>
@@ -293,6 +294,7 @@ void door_world::apply(connection& c) {
     if (at == c.streams.end()) continue;
     at->second.async_read([this, &c, key](boost::system::error_code ec, stream_event event) {
       if (c.server_gone || !c.streams.contains(key)) return;
+      if (ec == boost::asio::error::eof) return; // the failure is on its way to the other handler
       if (ec) return fail("a stream ended without a result");
       if (detail::is_terminal(event)) c.streams.erase(key);
       c.core->on_event(key, std::move(event), now());
