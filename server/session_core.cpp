@@ -68,16 +68,26 @@ void session_core::on_event(request_key key, stream_event event, time_point now)
       if (f.credit) --*f.credit;
       deliver(key, std::move(event));
     } else {
-      f.cut = true;
+      withhold(f, *token);
     }
   } else {
     // The request may have ended before the cancel reached it; an answer that lacks tokens was cancelled all
     // the same.
-    if (auto* done = std::get_if<done_event>(&event); done != nullptr && f.cut)
+    if (auto* done = std::get_if<done_event>(&event); done != nullptr && f.withheld_events > 0) {
       done->reason = finish_reason::cancelled;
+      done->seq -= std::min<std::uint64_t>(f.withheld_events, done->seq);
+      std::uint32_t& tokens = done->usage.completion_tokens;
+      tokens -= std::min(f.withheld_tokens, tokens);
+    }
     deliver(key, std::move(event));
   }
   finish_input();
+}
+
+// The client never hears of it: neither seq nor usage of the end may count it.
+void session_core::withhold(flow& f, const token_event& token) noexcept {
+  ++f.withheld_events;
+  f.withheld_tokens += static_cast<std::uint32_t>(token.token_ids.size());
 }
 
 void session_core::deliver(request_key key, stream_event event) {
@@ -193,7 +203,7 @@ void session_core::cancel(request_key key) {
   const auto it = flows_.find(key);
   if (it == flows_.end() || it->second.cancelled) return;
   it->second.cancelled = true;
-  it->second.cut = it->second.held.has_value();
+  if (it->second.held) withhold(it->second, *it->second.held);
   it->second.held.reset();
   actions_.cancels.push_back(key);
 }

@@ -121,13 +121,15 @@ class session_core {
   struct flow {
     bool reading = false;
     bool cancelled = false;
-    bool cut = false; ///< tokens were withheld since the cancel
+    std::uint32_t withheld_events = 0; ///< since the cancel
+    std::uint32_t withheld_tokens = 0;
     bool told_exhausted = false;
     std::optional<std::uint32_t> credit;
     std::optional<token_event> held;
     time_point held_since{};
   };
 
+  static void withhold(flow& f, const token_event& token) noexcept;
   void end_stalled_requests();
   void deliver(request_key key, stream_event event);
   void drop_all();

@@ -169,6 +169,9 @@ BOOST_AUTO_TEST_CASE(row_91_a_cancel_ends_the_request_once_whenever_it_comes) {
   const auto all = door.objects();
   BOOST_REQUIRE_EQUAL(all.size(), 1U);
   BOOST_TEST(all[0].finish_reason == "cancelled");
+  // The end counts what the client was given: of its 9 events and 1 token one came too late.
+  BOOST_TEST(all[0].seq == 8U);
+  BOOST_TEST(all[0].usage.completion_tokens == 0U);
 }
 
 BOOST_AUTO_TEST_CASE(credit_bounds_the_tokens_but_never_the_end) {
