@@ -40,6 +40,10 @@ actor_system::actor_system(runtime::clock& clock, runtime::timers& timers, syste
     core_(std::make_shared<system_core>(clock, timers, options)) {}
 
 actor_system::~actor_system() {
+  end_all();
+}
+
+void actor_system::end_all() noexcept {
   for (;;) {
     actor_cell* newest = nullptr;
     {

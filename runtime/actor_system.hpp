@@ -63,6 +63,9 @@ class actor_system {
   std::vector<actor_status> status() const;
   /// Asks every live actor to stop, newest first.
   void stop_all() noexcept;
+  /// Ends every live actor where it stands; their queued mail becomes dead letters. Thread: the executor of
+  /// all actors, from no actor's turn; or any, when their executors run no more.
+  void end_all() noexcept;
   /// Calls `done` once no actor lives: at once, or on the thread that ends the last one.
   void when_empty(unique_function<void()> done);
 

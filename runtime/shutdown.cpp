@@ -29,15 +29,22 @@ struct shutdown_sequence::sequence : std::enable_shared_from_this<sequence> {
       finish(true);
   }
 
+  // The caller drops what it gets outside the lock: a stage may own anything, its own sequence too.
+  std::vector<named_stage> close() {
+    state = phase::finished;
+    return std::move(stages);
+  }
+
   void finish(bool clean) {
     unique_function<void(const shutdown_report&)> call;
     shutdown_report report;
+    std::vector<named_stage> dropped;
     {
       const std::lock_guard lock(mutex);
       if (state != phase::running) return;
-      state = phase::finished;
       report.clean = clean;
       if (!clean) report.stage = stages[at].name;
+      dropped = close();
       call = std::move(finished);
     }
     if (clean)
@@ -53,6 +60,7 @@ struct shutdown_sequence::sequence : std::enable_shared_from_this<sequence> {
   std::size_t at = 0;
   phase state = phase::waiting;
   timer_handle alarm;
+  time_point due{}; // of the alarm
   unique_function<void(const shutdown_report&)> finished;
 };
 
@@ -60,10 +68,12 @@ shutdown_sequence::shutdown_sequence(actor_system& system) : sequence_(std::make
 
 shutdown_sequence::~shutdown_sequence() {
   timer_handle alarm;
+  std::vector<sequence::named_stage> dropped;
   {
     const std::lock_guard lock(sequence_->mutex);
-    if (sequence_->state != sequence::phase::running) return;
-    sequence_->state = sequence::phase::finished;
+    const bool runs = sequence_->state == sequence::phase::running;
+    dropped = sequence_->close();
+    if (!runs) return;
     alarm = sequence_->alarm;
   }
   sequence_->system.timers().cancel(alarm);
@@ -85,10 +95,21 @@ void shutdown_sequence::run(duration deadline, unique_function<void(const shutdo
     sequence_->at = before_first;
     // The timer never fires inside `start`, and its callback takes the lock: the handle is stored before it
     // runs.
+    sequence_->due = sequence_->system.clock().now() + deadline;
     sequence_->alarm =
         sequence_->system.timers().start(deadline, [self = sequence_] { self->finish(false); });
   }
-  sequence_->advance(before_first, 0);
+  const auto kept = sequence_; // stages that end at once may end in the destruction of this object
+  kept->advance(before_first, 0);
+}
+
+void shutdown_sequence::shorten(duration deadline) {
+  const std::lock_guard lock(sequence_->mutex);
+  const time_point due = sequence_->system.clock().now() + deadline;
+  if (sequence_->state != sequence::phase::running || due >= sequence_->due) return;
+  if (!sequence_->system.timers().cancel(sequence_->alarm)) return; // it is ringing
+  sequence_->due = due;
+  sequence_->alarm = sequence_->system.timers().start(deadline, [self = sequence_] { self->finish(false); });
 }
 
 std::string shutdown_sequence::stage() const {

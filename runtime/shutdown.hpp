@@ -35,8 +35,11 @@ class shutdown_sequence {
   /// Adds a stage at the end; before `run` only.
   void add(std::string name, unique_function<void(done_function)> act);
   /// Starts; calls `finished` exactly once: after the last stage, or at the deadline whatever the stages do
-  /// (what they call later is ignored). A second `run` is ignored.
+  /// (what they call later is ignored). Then, and when the sequence is destroyed, the stages that did not
+  /// start are dropped. A second `run` is ignored.
   void run(duration deadline, unique_function<void(const shutdown_report&)> finished);
+  /// Moves the deadline to `deadline` from now, if that is earlier and the sequence runs.
+  void shorten(duration deadline);
   /// Name of the stage in progress; empty before the start and after the end.
   std::string stage() const;
 

@@ -330,6 +330,48 @@ BOOST_AUTO_TEST_CASE(stages_run_in_order_each_after_the_one_before_is_done) {
   BOOST_TEST(c.world.timers.pending() == 0U);
 }
 
+BOOST_AUTO_TEST_CASE(stages_that_did_not_start_are_dropped_with_the_deadline_and_with_the_sequence) {
+  company c;
+  const auto owned = std::make_shared<int>(0);
+  unique_function<void()> late; // holds the sequence, as an unfinished stage does
+  {
+    shutdown_sequence s(c.system);
+    s.add("wait for ever", [&](auto done) { late = std::move(done); });
+    s.add("not reached", [owned](auto) {});
+    bool finished = false;
+    s.run(3s, [&](const shutdown_report&) { finished = true; });
+    BOOST_TEST(owned.use_count() == 2);
+    c.settle();
+    BOOST_TEST(finished);
+    BOOST_TEST(owned.use_count() == 1);
+  }
+  {
+    shutdown_sequence s(c.system);
+    s.add("wait for ever", [&](auto done) { late = std::move(done); });
+    s.add("not reached", [owned](auto) {});
+    s.run(3s, [](const shutdown_report&) { BOOST_ERROR("must not be told"); });
+  }
+  BOOST_TEST(owned.use_count() == 1);
+  late();
+  BOOST_TEST(c.world.timers.pending() == 0U);
+}
+
+BOOST_AUTO_TEST_CASE(a_deadline_moves_only_to_an_earlier_time) {
+  company c;
+  shutdown_sequence s(c.system);
+  s.add("wait for ever", [](auto) {});
+  std::optional<time_point> finished;
+  const time_point begin = c.world.clock.now();
+  s.run(10s, [&](const shutdown_report&) { finished = c.world.clock.now(); });
+  s.shorten(20s);
+  s.shorten(2s);
+  s.shorten(5s);
+  BOOST_TEST(c.world.timers.pending() == 1U);
+  c.settle();
+  BOOST_REQUIRE(finished.has_value());
+  BOOST_TEST((*finished - begin < 3s));
+}
+
 BOOST_AUTO_TEST_CASE(at_the_deadline_every_live_actor_is_named_with_its_mail) {
   company c;
   auto boss = c.lead("root", restart_strategy::one_for_one);
