@@ -69,9 +69,7 @@ void look_at_memory(const catalogue_model& model, std::vector<problem>& problems
   // The weights are held twice while they are packed; 256 MiB hold keys, values and buffers of a small
   // server.
   const std::uint64_t needed = 2 * model.bytes + (256U << 20);
-  const std::uint64_t usable = machine.memory_limit == 0
-                                   ? machine.memory_available
-                                   : std::min(machine.memory_available, machine.memory_limit);
+  const std::uint64_t usable = machine.memory_available;
   if (usable < needed)
     problems.push_back(
         {human_bytes(usable) + " of memory for the default model, which wants " + human_bytes(needed),

@@ -2,56 +2,27 @@
 // Facts from /proc and /sys.
 #include "cli/machine.hpp"
 
-#include <algorithm>
-#include <charconv>
-#include <fstream>
+#include "runtime/memory_facts.hpp"
+
 #include <sched.h>
-#include <string>
 #include <sys/resource.h>
 
 namespace troupe::cli {
 
 namespace {
 
-std::uint64_t meminfo_bytes(const std::string& key) {
-  std::ifstream file("/proc/meminfo");
-  std::string name, unit;
-  std::uint64_t kibibytes = 0;
-  while (file >> name >> kibibytes) {
-    if (name == key + ':') return kibibytes << 10;
-    std::getline(file, unit);
-  }
-  return 0;
-}
-
-// The tightest memory.max on the way from this process's group (cgroup v2) to the root.
-std::uint64_t group_limit() {
-  std::ifstream groups("/proc/self/cgroup");
-  std::string line;
-  std::uint64_t tightest = 0;
-  while (std::getline(groups, line)) {
-    if (!line.starts_with("0::")) continue;
-    std::string path = line.substr(3);
-    while (true) {
-      std::ifstream file("/sys/fs/cgroup" + path + "/memory.max");
-      std::string text;
-      std::uint64_t bytes = 0;
-      if (file >> text && std::from_chars(text.data(), text.data() + text.size(), bytes).ec == std::errc{})
-        tightest = tightest == 0 ? bytes : std::min(tightest, bytes);
-      if (path.empty()) break;
-      path.erase(path.rfind('/') == std::string::npos ? 0 : path.rfind('/'));
-    }
-  }
-  return tightest;
+std::uint64_t known(std::uint64_t bytes) {
+  return bytes == runtime::memory_facts::unlimited ? 0 : bytes;
 }
 
 } // namespace
 
 machine_facts read_machine() {
   machine_facts facts;
-  facts.memory_total = meminfo_bytes("MemTotal");
-  facts.memory_available = meminfo_bytes("MemAvailable");
-  facts.memory_limit = group_limit();
+  const runtime::memory_facts memory = runtime::read_memory_facts();
+  facts.memory_total = known(memory.total);
+  facts.memory_available = known(memory.available());
+  facts.memory_limit = known(memory.group_limit);
   if (facts.memory_limit >= facts.memory_total) facts.memory_limit = 0;
   rlimit files{};
   if (getrlimit(RLIMIT_NOFILE, &files) == 0) facts.open_files = files.rlim_cur;

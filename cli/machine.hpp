@@ -9,7 +9,7 @@ namespace troupe::cli {
 /// Bytes and counts; 0 where the system does not tell.
 struct machine_facts {
   std::uint64_t memory_total = 0;
-  std::uint64_t memory_available = 0; ///< what a new program can take without swapping
+  std::uint64_t memory_available = 0; ///< what a new program can take, within its control group
   std::uint64_t memory_limit = 0;     ///< of the control group; 0 = none
   std::uint64_t open_files = 0;       ///< limit of this process
   std::uint32_t processors = 0;       ///< this process may run on

@@ -4,6 +4,7 @@
 #include "cli/command.hpp"
 #include "cli/engine_settings.hpp"
 #include "cli/text.hpp"
+#include "engine/memory_plan.hpp"
 #include "server/server.hpp"
 
 #include <boost/asio/io_context.hpp>
@@ -24,14 +25,14 @@ namespace {
 
 namespace asio = boost::asio;
 
-// Memory as people count it, each part and the sum.
-void print_plan(const memory_plan& plan) {
-  std::printf(
-      "memory    %s: weights %s, KV %s (%u blocks of %u tokens), activations %s, buffers %s; %s available\n",
-      human_bytes(plan.total()).c_str(), human_bytes(plan.weights).c_str(), human_bytes(plan.kv).c_str(),
-      plan.kv_blocks, plan.kv_block_tokens, human_bytes(plan.activations).c_str(),
-      human_bytes(plan.buffers).c_str(), human_bytes(plan.available).c_str());
-}
+// The engine leaves its last task to the executor: it must run before the executor goes.
+struct last_tasks {
+  asio::io_context& io;
+  ~last_tasks() {
+    io.restart();
+    io.poll();
+  }
+};
 
 // Everything runs on the one thread of `io`.
 class serving {
@@ -63,7 +64,7 @@ class serving {
         "model     %s (%s), %u layers, context %u\n", one_line(model.name).c_str(),
         one_line(model.path).c_str(), model.layers, model.context);
     std::printf("kernels   %s\n", model.kernels.c_str());
-    print_plan(engine_.memory());
+    std::printf("memory    %s\n", detail::describe(engine_.memory()).c_str());
     for (const std::string& address : server_.addresses()) std::printf("listening %s\n", address.c_str());
     std::puts("ready     Ctrl-C or SIGTERM drains and ends");
     std::fflush(stdout);
@@ -102,6 +103,7 @@ class serving {
   }
 
   asio::io_context io_{1};
+  last_tasks last_{io_}; // after the engine
   std::chrono::milliseconds limit_;
   engine engine_;
   server::server server_;

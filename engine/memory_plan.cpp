@@ -2,49 +2,20 @@
 #include "engine/memory_plan.hpp"
 
 #include "runtime/base/checked.hpp"
+#include "runtime/memory_facts.hpp"
 
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
 #include <limits>
 
 namespace troupe::detail {
 namespace {
 
 constexpr std::uint32_t usual_positions = 1024; // of one sequence, when the cache's size is left open
-constexpr std::uint64_t no_limit = std::numeric_limits<std::uint64_t>::max();
-
-std::uint64_t read_number(const char* path) {
-  std::ifstream in(path);
-  std::uint64_t value = 0;
-  return in >> value ? value : no_limit; // "max" is no number: no limit
-}
-
-std::uint64_t meminfo_available() {
-  std::ifstream in("/proc/meminfo");
-  std::string key, unit;
-  std::uint64_t kib = 0;
-  while (in >> key >> kib) {
-    std::getline(in, unit);
-    if (key == "MemAvailable:") return kib * 1024;
-  }
-  return no_limit;
-}
-
-std::uint64_t group_left(const char* limit_path, const char* used_path) {
-  const std::uint64_t limit = read_number(limit_path);
-  const std::uint64_t used = read_number(used_path);
-  if (limit == no_limit || used == no_limit) return no_limit;
-  return limit > used ? limit - used : 0;
-}
-
 } // namespace
 
 std::uint64_t available_memory() {
-  return std::min(
-      {meminfo_available(), group_left("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
-       group_left(
-           "/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes")});
+  return runtime::read_memory_facts().available();
 }
 
 result<memory_plan> plan_memory(const memory_demand& demand, std::uint64_t available) {
@@ -75,15 +46,18 @@ result<memory_plan> plan_memory(const memory_demand& demand, std::uint64_t avail
         "kv_memory", 0};
   plan.kv_blocks = static_cast<std::uint32_t>(blocks);
   plan.kv = blocks * demand.kv_block;
-  if (plan.total() > available)
+  if (plan.total() > available) {
+    // Whatever alone would make room is what to change.
+    const bool buffers = plan.total() - available < plan.buffers && plan.buffers > plan.kv;
     return error{
         errc::no_memory,
         "the model needs " + format_bytes(plan.total()) + " (weights " + format_bytes(plan.weights) +
             ", KV " + format_bytes(plan.kv) + ", activations " + format_bytes(plan.activations) +
             ", buffers " + format_bytes(plan.buffers) + ") and " + format_bytes(available) +
-            " are available, " + format_bytes(plan.total() - available) +
-            " too few: lower kv-memory, max-batch or max-context",
-        "kv_memory", 0};
+            " are available, " + format_bytes(plan.total() - available) + " too few: lower " +
+            (buffers ? "max-queue or max-batch" : "kv-memory, max-batch or max-context"),
+        buffers ? "max_queue" : "kv_memory", 0};
+  }
   return plan;
 }
 
@@ -99,13 +73,10 @@ std::string format_bytes(std::uint64_t bytes) {
 }
 
 std::string describe(const memory_plan& plan) {
-  std::string out;
-  out += "memory: weights " + format_bytes(plan.weights) + " + KV " + format_bytes(plan.kv) + " (" +
-         std::to_string(plan.kv_blocks) + " blocks of " + std::to_string(plan.kv_block_tokens) +
-         " tokens) + activations " + format_bytes(plan.activations) + " + buffers " +
-         format_bytes(plan.buffers) + " = " + format_bytes(plan.total()) + " of " +
-         format_bytes(plan.available) + " available";
-  return out;
+  return format_bytes(plan.total()) + ": weights " + format_bytes(plan.weights) + ", KV " +
+         format_bytes(plan.kv) + " (" + std::to_string(plan.kv_blocks) + " blocks of " +
+         std::to_string(plan.kv_block_tokens) + " tokens), activations " + format_bytes(plan.activations) +
+         ", buffers " + format_bytes(plan.buffers) + "; " + format_bytes(plan.available) + " available";
 }
 
 } // namespace troupe::detail

@@ -15,14 +15,14 @@ struct memory_demand {
   std::uint64_t kv_block = 0; ///< one KV block over all layers
   std::uint32_t kv_block_tokens = 0;
   std::uint64_t activations = 0; ///< scratch of the largest step
-  std::uint64_t buffers = 0;     ///< queued text, events and sockets of max_batch + max_queue requests
-  std::uint32_t context = 0;     ///< positions one sequence may reach
+  std::uint64_t buffers =
+      0; ///< events, ids and sockets of max_batch + max_queue requests, text to be tokenised
+  std::uint32_t context = 0; ///< positions one sequence may reach
   std::uint32_t max_batch = 0;
   std::uint64_t kv_memory = 0; ///< asked for; 0 = choose
 };
 
-/// Bytes this process may still take: the smaller of the machine's available memory and what the control
-/// group leaves.
+/// Bytes this process may still take: runtime::memory_facts::available.
 std::uint64_t available_memory();
 
 /// Chosen KV: max_batch sequences of 1024 positions (or the context, if that is shorter), at most half of
@@ -30,7 +30,7 @@ std::uint64_t available_memory();
 /// Errors: no_memory, saying by how much it does not fit and what to change.
 result<memory_plan> plan_memory(const memory_demand& demand, std::uint64_t available);
 
-/// The plan as lines a person can read.
+/// The plan as one line for a person: the sum, its parts, what there is.
 std::string describe(const memory_plan& plan);
 
 /// "98.4 MiB"

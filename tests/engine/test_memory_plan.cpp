@@ -73,6 +73,15 @@ BOOST_AUTO_TEST_CASE(a_budget_below_one_block_is_a_configuration_error) {
   BOOST_TEST(plan.error().param == "kv_memory");
 }
 
+BOOST_AUTO_TEST_CASE(buffers_that_are_too_large_name_the_queue) {
+  memory_demand d = small_model();
+  d.buffers = 500 * mib;
+  const auto plan = detail::plan_memory(d, 300 * mib);
+  BOOST_REQUIRE(!plan);
+  BOOST_TEST(plan.error().param == "max_queue");
+  BOOST_TEST(plan.error().message.find("max-queue") != std::string::npos);
+}
+
 BOOST_AUTO_TEST_CASE(the_machine_reports_available_memory) {
   BOOST_TEST(detail::available_memory() > mib);
 }
