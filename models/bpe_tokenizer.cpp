@@ -8,6 +8,7 @@
 #include "models/tokenizer_specials.hpp"
 #include "models/utf8.hpp"
 
+#include <algorithm>
 #include <array>
 #include <functional>
 #include <unordered_map>
@@ -185,9 +186,20 @@ struct bpe_tokenizer::encoding {
   bpe_merger merger;
   word_cache cache;
   std::vector<std::size_t> ends;
+  std::size_t max_ids;
 
-  encoding(const bpe_tokenizer& t, std::size_t text_bytes) : self(t), merger(t.merges_), cache(text_bytes) {
-    ids.reserve(text_bytes / 4 + 4);
+  encoding(const bpe_tokenizer& t, std::size_t text_bytes, std::size_t limit) :
+      self(t), merger(t.merges_), cache(text_bytes), max_ids(limit) {
+    ids.reserve(std::min(text_bytes / 4, max_ids) + 4);
+  }
+
+  result<void> within_limit() const {
+    if (ids.size() <= max_ids) return {};
+    return error{
+        errc::context_length_exceeded,
+        "the text has more than " + std::to_string(max_ids) + " tokens",
+        {},
+        0};
   }
 
   void word(std::string_view bytes) {
@@ -223,6 +235,7 @@ struct bpe_tokenizer::encoding {
         std::size_t begin = 0;
         for (const std::size_t end : ends) {
           word(text.substr(begin, end - begin));
+          if (auto ok = within_limit(); !ok) return ok;
           begin = end;
         }
       }
@@ -233,6 +246,7 @@ struct bpe_tokenizer::encoding {
         bad += step.length;
       }
       if (bad > valid) word(text.substr(valid, bad - valid));
+      if (auto ok = within_limit(); !ok) return ok;
       text.remove_prefix(bad);
     }
     return {};
@@ -248,7 +262,7 @@ bpe_tokenizer::encode(std::string_view text, const encode_options& options) cons
         {},
         0};
   }
-  encoding e(*this, text.size());
+  encoding e(*this, text.size(), options.max_ids);
   std::size_t at = 0, span_index = 0;
   while (at < text.size()) {
     const special_matcher::match special = specials_.find(text, at, options, span_index);
@@ -261,6 +275,7 @@ bpe_tokenizer::encode(std::string_view text, const encode_options& options) cons
   if (options.add_bos && v.bos && (e.ids.empty() || e.ids.front() != *v.bos))
     e.ids.insert(e.ids.begin(), *v.bos);
   if (options.add_eos && v.eos && (e.ids.empty() || e.ids.back() != *v.eos)) e.ids.push_back(*v.eos);
+  if (auto ok = e.within_limit(); !ok) return ok.error();
   return std::move(e.ids);
 }
 

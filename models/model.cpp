@@ -185,6 +185,7 @@ result<void> load_all_weights(const gguf_file& file, const model_options& option
   load.find_scheme = with_dense_schemes(options.find_scheme);
   load.threads = options.threads;
   load.progress = options.progress;
+  load.stop = options.stop;
   auto loaded = load_weights(file, list.requests, load);
   if (!loaded) return loaded.error();
   for (std::size_t i = 0; i < loaded->size(); ++i)

@@ -12,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,7 @@ struct model_options {
   std::string layer_scheme;
   int threads = 0; ///< for packing; 0 = as many as the machine has
   std::function<void(std::uint64_t done, std::uint64_t total)> progress; ///< bytes of the file packed
+  std::stop_token stop; ///< when asked, the loading ends with errc::shutdown
 };
 
 /// One line of `inspect`.

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -32,6 +33,8 @@ struct encode_options {
   /// Ranges that came from a user (sorted, disjoint): a control token's text that touches one stays plain
   /// text, whatever `parse_special` says.
   std::span<const text_span> untrusted = {};
+  /// Encoding ends with context_length_exceeded once there are more ids than this.
+  std::size_t max_ids = std::numeric_limits<std::size_t>::max();
 };
 
 /// Immutable after construction. Thread: any, concurrently.
@@ -43,7 +46,7 @@ class tokenizer {
   /// its own. A byte for which the vocabulary has no token is left out before merging, as the reference
   /// implementation (Hugging Face tokenizers without an unknown token) does. Time: O(n log n) in the longest
   /// word, linear otherwise, whatever the text. Errors: bad_request when `text` is longer than
-  /// `max_text_bytes`; internal when the regex engine gives up.
+  /// `max_text_bytes`; context_length_exceeded beyond `max_ids`; internal when the regex engine gives up.
   virtual result<std::vector<token_id>>
   encode(std::string_view text, const encode_options& options) const = 0;
 

@@ -199,14 +199,21 @@ error blame_part(const gguf_file& file, const weight_job& job, error merged_erro
   return merged_error;
 }
 
+result<void> stopped(const gguf_file& file) {
+  return file.fail("loading was stopped", errc::shutdown);
+}
+
 /// Packs one matrix; its slices may run on several threads.
-result<void> pack(const gguf_file& file, weight_job& job, progress_meter& meter) {
+result<void>
+pack(const gguf_file& file, weight_job& job, progress_meter& meter, const std::stop_token& stop) {
+  if (stop.stop_requested()) return stopped(file);
   merge(job);
   std::vector<std::optional<error>> errors(slices(job));
   std::atomic<bool> failed{false};
   tbb::parallel_for(std::uint32_t{0}, slices(job), [&](std::uint32_t slice) {
     if (failed.load(std::memory_order_relaxed)) return;
-    if (auto done = pack_slice(file, job, slice); !done) {
+    auto done = stop.stop_requested() ? stopped(file) : pack_slice(file, job, slice);
+    if (!done) {
       errors[slice] = done.error();
       failed.store(true, std::memory_order_relaxed);
     }
@@ -269,7 +276,7 @@ result<std::vector<packed_weight>> load_weights(
       // told.
       if (i > first_failed.load(std::memory_order_relaxed)) return;
       try {
-        if (auto done = pack(file, jobs[i], meter); !done) errors[i] = done.error();
+        if (auto done = pack(file, jobs[i], meter, options.stop); !done) errors[i] = done.error();
       } catch (const std::bad_alloc&) {
         errors[i] = file.fail("tensor '" + names(requests[i]) + "': no memory to merge it", errc::no_memory);
       }

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,6 +30,7 @@ struct weight_load_options {
   int threads = 0; ///< 0 = as many as the machine has
   /// Called with packed and total source bytes, from one thread at a time, `done` never falling.
   std::function<void(std::uint64_t done, std::uint64_t total)> progress;
+  std::stop_token stop; ///< when asked, the loading ends with errc::shutdown
 };
 
 /// Whether the tensors can be one matrix: all of rank 2 at most, same type, same row length.
@@ -37,8 +39,8 @@ bool can_merge(std::span<const gguf_tensor* const> parts) noexcept;
 /// Checks, allocates and packs every request, in parallel; the answers are in the order of the requests. They
 /// share one block of memory, which lives until the last of them is gone. Thread: any, blocks until done; the
 /// work runs in a oneTBB arena of its own. Errors: bad_file for a tensor that is no matrix, or has NaN or
-/// infinite scales (names tensor and channel); unsupported for a type without a scheme; no_memory. Of several
-/// errors that of the earliest request is told.
+/// infinite scales (names tensor and channel); unsupported for a type without a scheme; no_memory; shutdown
+/// when stopped. Of several errors that of the earliest request is told.
 result<std::vector<packed_weight>> load_weights(
     const gguf_file& file, std::span<const weight_request> requests, const weight_load_options& options);
 

@@ -73,6 +73,16 @@ BOOST_AUTO_TEST_CASE(words_are_split_and_merged_by_rank) {
   check_ids(encode(*t, ""), {});
 }
 
+BOOST_AUTO_TEST_CASE(encoding_ends_once_there_are_more_ids_than_asked_for) {
+  const auto t = make(tiny_bpe());
+  encode_options two;
+  two.max_ids = 2;
+  check_ids(encode(*t, "hello world", two), {259, 264});
+  const auto more = t->encode("hello world hello", two);
+  BOOST_REQUIRE(!more);
+  BOOST_TEST((more.error().code == troupe::errc::context_length_exceeded));
+}
+
 BOOST_AUTO_TEST_CASE(short_and_long_words_merge_as_the_definition_says) {
   const vocabulary v = tiny_bpe();
   const auto t = make(tiny_bpe());

@@ -211,6 +211,20 @@ BOOST_AUTO_TEST_CASE(what_cannot_be_one_matrix_or_be_multiplied_is_refused) {
   BOOST_TEST(mentions(refusal(load_weights(file, requests, nothing), errc::unsupported), "has type Q8_0"));
 }
 
+BOOST_AUTO_TEST_CASE(a_loading_that_is_asked_to_stop_ends_as_shutdown) {
+  gguf_builder b;
+  b.add("a", {64, 2}, ggml_type::q8_0, std::string(4 * 34, '\0'));
+  const std::string bytes = b.bytes();
+  const auto file = gguf_file::parse(as_bytes(bytes), "m.gguf").value();
+  const std::vector<weight_request> requests{request(file, {"a"})};
+  std::stop_source stop;
+  auto stopped = options();
+  stopped.stop = stop.get_token();
+  BOOST_TEST(load_weights(file, requests, stopped).has_value());
+  stop.request_stop();
+  BOOST_TEST(mentions(refusal(load_weights(file, requests, stopped), errc::shutdown), "stopped"));
+}
+
 BOOST_AUTO_TEST_CASE(every_type_that_can_be_multiplied_is_loaded_by_its_scheme) {
   // One row of 32 numbers: 1, 2, .. 32 in the dense types; scale 1 (and minimum 1) under zero codes in the
   // blocks.
