@@ -3,7 +3,7 @@
  * A weight format: how a matrix is checked, packed for this machine, read back, and multiplied.
  *
  * One matrix is W[n][k], n output channels by k inputs, row-major in the file. The host multiplies
- *     C[m][n] (+)= A[m][k] * W[n][k]^T
+ *     C[m][n] = A[m][k] * W[n][k]^T
  * in slices of output channels, so that threads share one matrix without talking to each other.
  *
  * Life of a matrix: check -> packed_size -> host allocates 64-byte-aligned memory -> pack (in slices, any thread)
@@ -23,7 +23,7 @@ extern "C" {
 
 #define TROUPE_EXT_QUANT_SCHEME "troupe.quant_scheme/draft-1"
 
-/* Slices handed to pack, run and dequantise start at multiples of this many channels. */
+/* Slices handed to pack and run start at multiples of this many channels; dequantise takes any slice. */
 #define TROUPE_PANEL_CHANNELS 32u
 
 typedef struct troupe_weight_shape {
@@ -88,7 +88,7 @@ typedef struct troupe_quant_scheme {
 
   uint32_t mm_count;
   uint32_t reserved2;
-  const troupe_mm_kernel* mm; /* [mm_count]; at least one with TROUPE_ISA_REF */
+  const troupe_mm_kernel* mm; /* [mm_count], 1..64; those with TROUPE_ISA_REF together serve every m */
 } troupe_quant_scheme;
 
 #ifdef __cplusplus
