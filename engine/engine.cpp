@@ -22,14 +22,16 @@ class collector : public std::enable_shared_from_this<collector> {
       executor_(engine->executor), work_(detail::tracked(executor_)), done_(std::move(done)),
       stream_(engine->submit(std::move(what))) {}
 
-  void begin() {
+  /// Thread: any; before the caller can emit. Never cleared: once the answer is out it finds nobody.
+  void connect() {
     auto slot = asio::get_associated_cancellation_slot(*done_);
     if (slot.is_connected())
       slot.assign([weak = weak_from_this()](asio::cancellation_type_t) {
         if (auto self = weak.lock()) self->stream_.cancel();
       });
-    read();
   }
+
+  void begin() { read(); }
 
  private:
   void read() {
@@ -40,7 +42,11 @@ class collector : public std::enable_shared_from_this<collector> {
 
   void take(boost::system::error_code ec, stream_event event) {
     if (ec) return finish(error{errc::internal, "reading the answer failed: " + ec.message(), {}, 0});
-    if (auto* failed = std::get_if<failed_event>(&event)) return finish(std::move(failed->why));
+    if (auto* failed = std::get_if<failed_event>(&event)) {
+      if (failed->why.code != errc::cancelled) return finish(std::move(failed->why));
+      answer_.reason = finish_reason::cancelled; // before anything was there
+      return finish(std::move(answer_));
+    }
     if (auto* done = std::get_if<done_event>(&event)) {
       answer_.reason = done->reason;
       answer_.usage = done->usage;
@@ -65,8 +71,6 @@ class collector : public std::enable_shared_from_this<collector> {
   }
 
   void finish(result<completion> outcome) {
-    auto slot = asio::get_associated_cancellation_slot(*done_);
-    if (slot.is_connected()) slot.clear();
     detail::generate_handler handler = std::move(*done_);
     done_.reset();
     detail::complete(executor_, std::move(handler), std::move(outcome));
@@ -85,22 +89,14 @@ engine::engine(asio::any_io_executor executor, engine_options options) :
         executor, std::move(options), detail::real_environment(executor))) {}
 
 engine::~engine() {
-  // The actors end on their executor; the last one lets go of the state.
+  // On the executor, because actors end in none of their turns only there.
   auto state = std::move(state_);
   const asio::any_io_executor executor = state->executor;
-  asio::dispatch(executor, [s = std::move(state)]() mutable {
-    s->abandon();
-    auto* system = &s->system;
-    system->when_empty([s = std::move(s)]() mutable {
-      // Not inside the turn of the actor that ended last: its system must outlive it.
-      const asio::any_io_executor ex = s->executor;
-      asio::post(ex, [s = std::move(s)] {});
-    });
-  });
+  asio::dispatch(executor, [s = std::move(state)] { s->abandon(); });
 }
 
 void engine::start(detail::start_handler done) {
-  state_->start(std::move(done));
+  asio::dispatch(state_->executor, [s = state_, d = std::move(done)]() mutable { s->start(std::move(d)); });
 }
 
 stream engine::submit(request what) {
@@ -108,8 +104,8 @@ stream engine::submit(request what) {
 }
 
 void engine::generate(request what, detail::generate_handler done) {
-  // By way of the executor, where the stream and the cancellation slot live.
   auto collect = std::make_shared<collector>(state_, std::move(what), std::move(done));
+  collect->connect();
   asio::dispatch(state_->executor, [collect] { collect->begin(); });
 }
 

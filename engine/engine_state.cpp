@@ -8,12 +8,17 @@
 #include "actors/scheduler_actor.hpp"
 #include "engine/request_check.hpp"
 #include "runtime/base/log.hpp"
+#include "runtime/mailbox.hpp"
 
 #include <boost/asio/dispatch.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/thread_pool.hpp>
 
+#include <algorithm>
+#include <exception>
+#include <new>
 #include <random>
+#include <xxhash.h>
 
 namespace troupe::detail {
 namespace {
@@ -22,8 +27,7 @@ namespace asio = boost::asio;
 
 constexpr std::uint32_t door_slack = 256; // requests between submission and the scheduler's answer
 constexpr std::uint32_t request_trace_records = 256;
-constexpr std::chrono::milliseconds backend_poll{5}; // after a crash only
-constexpr std::chrono::seconds shutdown_grace{5};    // beyond the client's limit, to cut and to stop
+constexpr std::uint32_t cache_slots_per_request = 2, executor_slots_per_request = 2;
 
 actors::scheduler_options scheduler_options_of(const engine_options& o) {
   actors::scheduler_options s;
@@ -38,7 +42,68 @@ actors::scheduler_options scheduler_options_of(const engine_options& o) {
   return s;
 }
 
+result<void> check_options(const engine_options& o) {
+  const auto wrong = [](std::string text, std::string param) {
+    return error{errc::bad_config, std::move(text), std::move(param), 0};
+  };
+  if (o.max_batch == 0) return wrong("max-batch is 0, at least 1 is needed", "max_batch");
+  if (o.max_step_tokens == 0) return wrong("max-step-tokens is 0, at least 1 is needed", "max_step_tokens");
+  // Every live request has its slots in the scheduler's mailbox.
+  constexpr std::uint64_t most = runtime::most_mailbox_messages / actors::scheduler_slots_per_request;
+  const std::uint64_t live = std::uint64_t{o.max_batch} + o.max_queue + door_slack;
+  if (live > most)
+    return wrong(
+        "max-queue is " + std::to_string(o.max_queue) + " and max-batch " + std::to_string(o.max_batch) +
+            ", together at most " + std::to_string(most - door_slack) + " are allowed",
+        "max_queue");
+  return {};
+}
+
+/// Does a job of the background thread, which an exception would end the process from.
+template<class Job>
+auto contained(const char* doing, Job&& job) -> decltype(job()) {
+  try {
+    return job();
+  } catch (const std::bad_alloc&) {
+    log().error("{}: no memory", doing);
+    return error{errc::no_memory, std::string(doing) + ": no memory", {}, 0};
+  } catch (const std::exception& e) {
+    log().error("{}: {}", doing, e.what());
+    return error{errc::internal, std::string(doing) + " failed inside the engine", {}, 0};
+  }
+}
+
+std::uint64_t digest_of(const prompt& what) {
+  if (const auto* ids = std::get_if<std::vector<std::int32_t>>(&what))
+    return XXH3_64bits_withSeed(ids->data(), ids->size() * sizeof(std::int32_t), 0);
+  if (const auto* text = std::get_if<std::string>(&what))
+    return XXH3_64bits_withSeed(text->data(), text->size(), 1);
+  std::uint64_t digest = 2;
+  for (const chat_message& m : std::get<chat_prompt>(what).messages) {
+    digest = XXH3_64bits_withSeed(m.role.data(), m.role.size(), digest);
+    digest = XXH3_64bits_withSeed(m.content.data(), m.content.size(), digest);
+  }
+  return digest;
+}
+
+error too_long(std::string count, std::uint32_t limit) {
+  return error{
+      errc::context_length_exceeded,
+      "the prompt has " + count + " tokens; with one new token at most " + std::to_string(limit + 1) +
+          " fit the model's context and the KV cache",
+      "prompt", 0};
+}
+
 } // namespace
+
+held_prompt::held_prompt(prompt given, std::shared_ptr<std::atomic<std::uint64_t>> counter) :
+    what(std::move(given)), backlog(std::move(counter)), bytes(prompt_bytes(what)) {
+  *backlog += bytes;
+}
+
+held_prompt::~held_prompt() {
+  *backlog -= bytes;
+}
 
 engine_environment real_environment(const asio::any_io_executor& executor) {
   // The pool is joined when the last user of its executor is gone: jobs hold no engine, so never on its own
@@ -65,6 +130,18 @@ std::uint32_t engine_state::most_live() const noexcept {
   return options.max_batch + options.max_queue + door_slack;
 }
 
+/// Ids of the longest prompt that leaves room for one new token.
+std::uint32_t engine_state::prompt_limit() const noexcept {
+  const std::uint64_t positions =
+      std::min<std::uint64_t>(host->context, std::uint64_t{host->memory.kv_blocks} * host->block_tokens);
+  return positions > 0 ? static_cast<std::uint32_t>(positions - 1) : 0;
+}
+
+void engine_state::cancel_timer(runtime::timer_handle& timer) noexcept {
+  if (timer) environment.timers->cancel(timer);
+  timer = {};
+}
+
 // ---- start
 // -------------------------------------------------------------------------------------------------
 
@@ -76,29 +153,41 @@ void engine_state::start(start_handler done) {
         result<void>(error{errc::internal, "the engine was started before", {}, 0}));
     return;
   }
+  on_start_.emplace(waiting_handler{std::move(done), tracked(executor)});
+  if (auto checked = check_options(options); !checked) return loaded(checked.error());
   // The job holds no strong reference: the engine must never be destroyed on its own text thread.
   asio::post(
-      environment.background, [weak = weak_from_this(), ex = tracked(executor), o = options, load = environment.load,
-              d = std::move(done)]() mutable {
-        auto what = load(o);
-        asio::post(ex, [weak, w = std::move(what), d = std::move(d)]() mutable {
-          if (auto self = weak.lock()) self->loaded(std::move(w), std::move(d));
+      environment.background, [weak = weak_from_this(), ex = tracked(executor), o = options,
+                               load = environment.load, stop = loading_.get_token()] {
+        auto what = contained("loading the model", [&] { return load(o, stop); });
+        asio::post(ex, [weak, w = std::move(what)]() mutable {
+          if (auto self = weak.lock()) self->loaded(std::move(w));
         });
       });
 }
 
-void engine_state::loaded(host_result what, start_handler done) {
+void engine_state::loaded(host_result what) {
+  if (stage_ == stage::over) { // shut down, or destroyed: then nobody waits any more
+    answer_start(error{errc::shutdown, "the engine was shut down while it loaded", {}, 0});
+    answer_shutdown({});
+    return;
+  }
   result<void> outcome;
-  if (!what)
-    outcome = what.error();
-  else if (stage_ != stage::loading)
-    outcome = error{errc::shutdown, "the engine was shut down while it loaded", {}, 0};
-  else {
+  if (what) {
     host = std::move(*what);
     outcome = spawn_actors();
-    if (outcome) stage_ = stage::ready;
-  }
-  complete(executor, std::move(done), std::move(outcome));
+  } else
+    outcome = what.error();
+  if (!outcome) start_failure_ = outcome.error();
+  stage_ = outcome ? stage::ready : stage::failed;
+  answer_start(std::move(outcome));
+}
+
+void engine_state::answer_start(result<void> outcome) {
+  if (!on_start_) return;
+  waiting_handler waiting = std::move(*on_start_);
+  on_start_.reset();
+  complete(executor, std::move(waiting.handler), std::move(outcome));
 }
 
 runtime::spawn_options engine_state::engine_actor(std::uint32_t control, std::uint32_t admission) {
@@ -112,30 +201,42 @@ runtime::spawn_options engine_state::engine_actor(std::uint32_t control, std::ui
   return o;
 }
 
+/// All of the engine's actors, or none.
 result<void> engine_state::spawn_actors() {
   cast_ = std::make_shared<actors::cast>();
   cast_->listener = this;
-  const std::uint32_t blocks = host->memory.kv_blocks;
+  auto spawned = spawn_cast();
+  if (spawned)
+    crashed_ = false;
+  else
+    stop_cast();
+  return spawned;
+}
 
+result<void> engine_state::spawn_cast() {
+  const std::uint32_t blocks = host->memory.kv_blocks;
   auto guard = runtime::spawn<actors::guard_actor>(system, executor, engine_actor(16, 0), cast_);
   if (!guard) return guard.error();
+  cast_->guard = *guard;
+  ++engine_actors_;
   auto cache = runtime::spawn<actors::cache_actor>(
-      system, executor, engine_actor(2 * most_live(), 0), actors::pool_key{}, blocks, host->block_tokens,
-      cast_);
+      system, executor, engine_actor(cache_slots_per_request * most_live(), 0), actors::pool_key{}, blocks,
+      host->block_tokens, cast_);
   if (!cache) return cache.error();
+  cast_->cache = *cache;
+  ++engine_actors_;
   auto scheduler = runtime::spawn<actors::scheduler_actor>(
       system, executor, engine_actor(actors::scheduler_slots_per_request * most_live(), most_live()),
       scheduler_options_of(options), cast_);
   if (!scheduler) return scheduler.error();
-  auto runner = runtime::spawn<actors::executor_actor>(
-      system, executor, engine_actor(2 * most_live(), 0), host->backend, host->program, cast_);
-  if (!runner) return runner.error();
-  cast_->guard = *guard;
-  cast_->cache = *cache;
   cast_->scheduler = *scheduler;
+  ++engine_actors_;
+  auto runner = runtime::spawn<actors::executor_actor>(
+      system, executor, engine_actor(executor_slots_per_request * most_live(), 0), host->backend,
+      host->program, cast_);
+  if (!runner) return runner.error();
   cast_->executor = *runner;
-  engine_actors_ = 4;
-  crashed_ = false;
+  ++engine_actors_;
 
   actors::model_ready facts;
   facts.kv_blocks = blocks;
@@ -147,78 +248,108 @@ result<void> engine_state::spawn_actors() {
   return {};
 }
 
+void engine_state::stop_cast() {
+  cast_->guard.stop();
+  cast_->cache.stop();
+  cast_->scheduler.stop();
+  cast_->executor.stop();
+}
+
 // ---- a request's way in
 // --------------------------------------------------------------------------------------
 
 stream engine_state::submit(request what) {
   const std::uint64_t id = next_id_.fetch_add(1);
+  ++submitted_;
   auto client = std::make_shared<stream_state>(executor, id, weak_from_this());
-  auto asked = std::make_shared<const request>(std::move(what));
-  asio::dispatch(executor, [self = shared_from_this(), id, client, asked]() mutable {
+  asio::dispatch(executor, [self = shared_from_this(), id, client, asked = std::move(what)]() mutable {
     self->begin(id, std::move(client), std::move(asked));
   });
   return stream(std::move(client));
 }
 
-void engine_state::count_failure(errc code) {
-  const std::lock_guard lock(stats_mutex_);
-  ++door_failures_[code];
+/// Every event of every request goes this way, so that each end is counted, once.
+void engine_state::tell(stream_state& client, stream_event event) {
+  if (is_terminal(event) && !client.ended()) count_end(event);
+  client.push(std::move(event));
 }
 
 void engine_state::refuse(stream_state& client, error why) {
-  count_failure(why.code);
-  client.push(failed_event{std::move(why)});
+  tell(client, failed_event{std::move(why)});
 }
 
-void engine_state::begin(
-    std::uint64_t id, std::shared_ptr<stream_state> client, std::shared_ptr<const request> asked) {
+/// Why the engine takes no request now.
+std::optional<error> engine_state::refusal(const stream_state& client) const {
   switch (stage_.load()) {
   case stage::new_made:
   case stage::loading:
-    return refuse(*client, {errc::model_loading, "the model is being loaded", {}, 1000});
+    return error{errc::model_loading, "the model is being loaded", {}, 1000};
+  case stage::failed:
+    return start_failure_;
   case stage::down:
-    return refuse(*client, {errc::executor_failed, "the engine is not running", {}, 0});
+    return error{errc::executor_failed, "the engine is not running: it failed too often", {}, 0};
   case stage::over:
   case stage::draining:
-    return refuse(*client, {errc::draining, "the engine is shutting down", {}, 0});
+    return error{errc::draining, "the engine is shutting down", {}, 0};
   case stage::ready:
     break;
   }
-  if (client->cancelled) return refuse(*client, {errc::cancelled, "the client cancelled", {}, 0});
+  if (client.cancelled) return error{errc::cancelled, "the client cancelled", {}, 0};
   if (crashed_)
-    return refuse(
-        *client, {errc::executor_failed, "the engine recovers from a failure: try again", {}, 1000});
+    return error{errc::executor_failed, "the engine recovers from a failure: try again", {}, 1000};
   if (live_.size() >= most_live())
-    return refuse(*client, {errc::queue_full, "too many requests are in flight: try again", {}, 1000});
-  if (auto checked = check_request(*asked, host->info.vocabulary); !checked)
+    return error{errc::queue_full, "too many requests are in flight: try again", {}, 1000};
+  return std::nullopt;
+}
+
+/// Why this prompt is not taken: it can never fit, or the text thread has enough to do.
+std::optional<error> engine_state::prompt_refusal(const prompt& asked) const {
+  if (const auto* ids = std::get_if<std::vector<std::int32_t>>(&asked)) {
+    if (ids->size() > prompt_limit()) return too_long(std::to_string(ids->size()), prompt_limit());
+    return std::nullopt;
+  }
+  const std::uint64_t waiting = prompt_backlog_->load();
+  if (waiting > 0 && waiting + prompt_bytes(asked) > prompt_backlog_bytes)
+    return error{errc::queue_full, "too much text waits to be tokenised: try again", {}, 1000};
+  return std::nullopt;
+}
+
+void engine_state::begin(std::uint64_t id, std::shared_ptr<stream_state> client, request asked) {
+  if (auto why = refusal(*client)) return refuse(*client, std::move(*why));
+  if (auto checked = check_request(asked, host->info.vocabulary); !checked)
     return refuse(*client, checked.error());
-  live_request live;
-  live.client = client;
-  live.asked = std::move(asked);
-  if (auto opened = open(id, std::move(live)); !opened) {
+  if (auto why = prompt_refusal(asked.prompt)) return refuse(*client, std::move(*why));
+  if (poison_.poisoned(digest_of(asked.prompt)))
+    return refuse(
+        *client, {errc::poison_request, "the engine failed twice over a request with this prompt", {}, 0});
+  if (auto opened = open(id, client, std::move(asked)); !opened) {
     live_.erase(id);
     cast_->requests.erase(id);
     refuse(*client, opened.error());
   }
 }
 
-result<void> engine_state::open(std::uint64_t id, live_request live) {
-  const request& asked = *live.asked;
+result<void> engine_state::open(std::uint64_t id, std::shared_ptr<stream_state> client, request asked) {
+  live_request live;
+  live.client = std::move(client);
+  live.digest = digest_of(asked.prompt);
   // Distinct per request, reproducible from the trace.
-  live.seed = asked.sampling.seed.value_or((environment.seed << 20) ^ (id * 0x9E3779B97F4A7C15U));
-  if (!options.trace_dir.empty()) {
-    live.trace = std::make_unique<request_trace>();
-    live.trace->asked = asked;
-    live.trace->asked.sampling.seed = live.seed;
-    live.trace->model_path = host->info.path;
-    live.trace->system_fingerprint = host->info.system_fingerprint;
-    live.trace->plans.push_back({0, host->plan_number, false});
-  }
-  auto o = actors::make_request_options({0, generation_, id}, asked, live.seed, options.stream_credit);
+  const std::uint64_t seed =
+      asked.sampling.seed.value_or((environment.seed << 20) ^ (id * 0x9E3779B97F4A7C15U));
+  auto o = actors::make_request_options({0, generation_, id}, asked, seed, options.stream_credit);
   o.slow_consumer = std::chrono::milliseconds(options.slow_consumer_ms);
   o.model = host->info.name;
   o.system_fingerprint = host->info.system_fingerprint;
   auto text = host->make_text(asked.stop, !asked.skip_special_tokens);
+  live.text = std::make_shared<const held_prompt>(std::move(asked.prompt), prompt_backlog_);
+  if (!options.trace_dir.empty()) {
+    live.trace = std::make_unique<request_trace>();
+    live.trace->asked = std::move(asked); // its prompt comes as ids, when they are known
+    live.trace->asked.sampling.seed = seed;
+    live.trace->model_path = host->info.path;
+    live.trace->system_fingerprint = host->info.system_fingerprint;
+    live.trace->plans.push_back({0, host->plan_number, false});
+  }
 
   runtime::spawn_options spawning;
   spawning.drain_budget = environment.drain_budget;
@@ -251,14 +382,21 @@ result<void> engine_state::open(std::uint64_t id, live_request live) {
 
 void engine_state::tokenize(actors::request_id id) {
   const auto found = live_.find(id.number);
-  if (found == live_.end()) return;
+  if (found == live_.end() || !found->second.text) return;
   asio::post(
-      environment.background, [h = host, asked = found->second.asked, actor = found->second.actor, id] {
-        auto ids = h->encode(asked->prompt);
+      environment.background, [h = host, text = std::exchange(found->second.text, nullptr),
+                               actor = found->second.actor, id, limit = prompt_limit()]() mutable {
+        auto ids = contained("tokenising", [&]() -> result<actors::token_list> {
+          auto encoded = h->encode(text->what, limit);
+          if (!encoded) return encoded.error();
+          return std::make_shared<const std::vector<std::int32_t>>(std::move(*encoded));
+        });
+        text.reset();
         auto told = runtime::enqueue_result::ok;
         if (ids)
-          told = actor.tell(
-              actors::prompt_ready{id, std::make_shared<const std::vector<std::int32_t>>(std::move(*ids))});
+          told = actor.tell(actors::prompt_ready{id, std::move(*ids)});
+        else if (ids.error().code == errc::context_length_exceeded)
+          told = actor.tell(actors::prompt_failed{id, too_long("more than " + std::to_string(limit), limit)});
         else
           told = actor.tell(actors::prompt_failed{id, ids.error()});
         if (told == runtime::enqueue_result::full)
@@ -272,8 +410,10 @@ void engine_state::tokenize(actors::request_id id) {
 void engine_state::emit(actors::request_id id, stream_event event) {
   const auto found = live_.find(id.number);
   if (found == live_.end()) return;
-  if (found->second.trace) remember(found->second, event);
-  found->second.client->push(std::move(event));
+  live_request& live = found->second;
+  if (live.trace) remember(live, event);
+  if (std::holds_alternative<done_event>(event)) poison_.forget(live.digest);
+  tell(*live.client, std::move(event));
 }
 
 void engine_state::remember(live_request& live, const stream_event& event) {
@@ -292,8 +432,9 @@ void engine_state::finish_trace(std::uint64_t id, live_request& live) {
   if (!live.trace) return;
   asio::post(
       environment.background,
-      [t = std::shared_ptr<request_trace>(std::move(live.trace)), dir = options.trace_dir, id] {
-        if (auto written = write_trace(*t, dir, id); !written) log().error("{}", written.error().message);
+      [t = std::shared_ptr<request_trace>(std::move(live.trace)), dir = options.trace_dir, run = run_, id] {
+        auto written = contained("writing a trace", [&] { return write_trace(*t, dir, run, id); });
+        if (!written) log().error("{}", written.error().message);
       });
 }
 
@@ -319,178 +460,6 @@ void engine_state::cancel_stream(std::uint64_t stream_id) {
     (void)found->second.actor.tell(actors::client_cancel{
         {0, self->generation_, stream_id}, error{errc::cancelled, "the client cancelled", {}, 0}});
   });
-}
-
-// ---- failures and the end
-// ------------------------------------------------------------------------------------
-
-void engine_state::fail_everything(const error& why) {
-  auto all = std::move(live_);
-  live_.clear();
-  if (cast_) cast_->requests.clear();
-  for (auto& [id, live] : all) {
-    if (!live.client->ended()) count_failure(why.code);
-    live.client->push(failed_event{why});
-    live.actor.stop();
-  }
-}
-
-void engine_state::actor_ended(const runtime::exit_report& report) {
-  --engine_actors_;
-  if (report.reason == runtime::exit_reason::crashed && !crashed_ && stage_ != stage::over) {
-    crashed_ = true;
-    log().error("actor {} crashed at {}: {}", report.crash.actor, report.crash.message, report.crash.what);
-    fail_everything({errc::executor_failed, "the engine failed and starts anew: try again", {}, 1000});
-    cast_->guard.stop();
-    cast_->cache.stop();
-    cast_->scheduler.stop();
-    cast_->executor.stop();
-  }
-  if (engine_actors_ > 0 || !crashed_) return;
-  if (stage_ == stage::draining) return drained();
-  const auto decision = restarts_.crashed(0, 1, environment.clock->now());
-  if (decision.escalate) {
-    log().critical("the engine failed too often and stays down");
-    stage_ = stage::down;
-    return;
-  }
-  environment.timers->start(decision.delay, [weak = weak_from_this()] {
-    if (auto self = weak.lock()) self->rebuild();
-  });
-}
-
-void engine_state::rebuild() {
-  if (stage_ != stage::ready) return;
-  if (cast_->backend_busy) { // the step of the executor that is gone still writes the KV pool
-    environment.timers->start(backend_poll, [weak = weak_from_this()] {
-      if (auto self = weak.lock()) self->rebuild();
-    });
-    return;
-  }
-  ++generation_;
-  if (auto spawned = spawn_actors(); !spawned) {
-    log().critical("{}", spawned.error().message);
-    stage_ = stage::down;
-  }
-}
-
-void engine_state::drained() {
-  scheduler_drained_ = true;
-  finish_drain();
-}
-
-/// The scheduler is done with a request before the request's actor has told its client the end.
-void engine_state::finish_drain() {
-  if (scheduler_drained_ && live_.empty() && on_drained_) std::exchange(on_drained_, {})();
-}
-
-void engine_state::shut_down(std::chrono::milliseconds limit, start_handler done) {
-  const stage before = stage_.load();
-  if (before != stage::ready || shutdown_) {
-    if (before != stage::draining) stage_ = stage::over;
-    complete(executor, std::move(done), result<void>());
-    return;
-  }
-  stage_ = stage::draining;
-  shutdown_ = std::make_unique<runtime::shutdown_sequence>(system);
-  shutdown_->add("drain", [self = shared_from_this(), limit](auto finished) {
-    self->on_drained_ = std::move(finished);
-    if (self->engine_actors_ == 0 ||
-        self->cast_->scheduler.tell(actors::drain{}) != runtime::enqueue_result::ok)
-      return self->drained();
-    self->environment.timers->start(limit, [weak = self->weak_from_this()] {
-      auto strong = weak.lock();
-      if (!strong || !strong->on_drained_) return;
-      (void)strong->cast_->scheduler.tell(
-          actors::cut{error{errc::shutdown, "the engine shut down before the answer was complete", {}, 0}});
-    });
-  });
-  shutdown_->add("stop actors", [self = shared_from_this()](auto finished) {
-    self->stage_ = stage::over;
-    self->system.when_empty(std::move(finished));
-    self->system.stop_all();
-  });
-  shutdown_->run(
-      limit + shutdown_grace, [weak = weak_from_this(), ex = tracked(executor),
-                               d = std::move(done)](const runtime::shutdown_report& report) mutable {
-        if (auto self = weak.lock())
-          self->fail_everything(
-              {errc::shutdown, "the engine shut down before the answer was complete", {}, 0});
-        result<void> outcome;
-        if (!report.clean) outcome = error{errc::internal, "shutdown is not clean: " + report.text(), {}, 0};
-        complete(ex, std::move(d), std::move(outcome));
-      });
-}
-
-void engine_state::abandon() {
-  stage_ = stage::over;
-  fail_everything({errc::shutdown, "the engine was destroyed", {}, 0});
-  system.stop_all();
-}
-
-// ---- statistics
-// ------------------------------------------------------------------------------------------------
-
-void engine_state::scheduler_changed(const actors::scheduler_stats& now) {
-  const std::lock_guard lock(stats_mutex_);
-  scheduler_stats_ = now;
-}
-
-void engine_state::cache_changed(const actors::kv_level& level) {
-  const std::lock_guard lock(stats_mutex_);
-  kv_level_ = level;
-}
-
-namespace {
-
-template<class Latency>
-histogram to_histogram(const Latency& from) {
-  histogram out;
-  out.counts = from.counts;
-  out.sum = from.sum;
-  return out;
-}
-
-} // namespace
-
-engine_stats engine_state::stats() const {
-  engine_stats out;
-  const stage now = stage_.load();
-  out.ready = now == stage::ready;
-  out.draining = now == stage::draining;
-  const std::lock_guard lock(stats_mutex_);
-  out.kv_total = kv_level_.total;
-  out.kv_free = kv_level_.free;
-  out.kv_leased = kv_level_.leased;
-  out.kv_limbo = kv_level_.limbo;
-  out.kv_cached = kv_level_.cached;
-  const actors::scheduler_stats& s = scheduler_stats_;
-  out.running = s.running;
-  out.waiting = s.waiting;
-  out.paused = s.paused;
-  out.steps = s.steps;
-  out.prefill_tokens = s.prefill_tokens;
-  out.decode_tokens = s.decode_tokens;
-  out.preemptions = s.preemptions;
-  out.recomputed_tokens = s.recomputed_tokens;
-  out.step_rows_max = s.step_rows_max;
-  out.step_sequences_max = s.step_sequences_max;
-  out.last_step_rows = s.last_step_rows;
-  out.last_step_sequences = s.last_step_sequences;
-  out.submitted = s.submitted;
-  out.finished_stop = s.finished_stop;
-  out.finished_length = s.finished_length;
-  out.cancelled = s.cancelled;
-  out.time_to_first_token = to_histogram(s.time_to_first_token);
-  out.time_per_output_token = to_histogram(s.time_per_output_token);
-  out.step_time = to_histogram(s.step_time);
-  out.queue_time = to_histogram(s.queue_time);
-  auto failures = door_failures_;
-  for (std::size_t i = 0; i < s.failed.size(); ++i)
-    if (s.failed[i] > 0) failures[static_cast<errc>(i)] += s.failed[i];
-  for (const auto& [code, count] : failures) out.failed.emplace_back(code, count);
-  for (const auto& [code, count] : door_failures_) out.submitted += count;
-  return out;
 }
 
 } // namespace troupe::detail

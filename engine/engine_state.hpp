@@ -17,7 +17,11 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <stop_token>
+#include <string>
 #include <unordered_map>
+#include <vector>
 
 namespace troupe::detail {
 
@@ -28,7 +32,7 @@ struct engine_environment {
   /// Where loading, tokenising and trace writing happen; not the engine's executor in production.
   boost::asio::any_io_executor background;
   std::shared_ptr<void> keep; ///< what `background` belongs to
-  std::function<host_result(const engine_options&)> load;
+  std::function<host_result(const engine_options&, std::stop_token)> load;
   std::uint64_t seed = 0;          ///< of sampling seeds that requests leave open
   std::uint32_t drain_budget = 64; ///< messages per actor turn
 };
@@ -39,6 +43,24 @@ engine_environment real_environment(const boost::asio::any_io_executor& executor
 using start_handler = boost::asio::any_completion_handler<void(result<void>)>;
 using generate_handler = boost::asio::any_completion_handler<void(result<completion>)>;
 
+/// The handler of an operation under way, and what keeps its executor running meanwhile.
+struct waiting_handler {
+  start_handler handler;
+  boost::asio::any_io_executor work;
+};
+
+/// A prompt that is not tokenised yet. Its bytes count against the backlog for as long as anyone holds it.
+struct held_prompt {
+  held_prompt(prompt given, std::shared_ptr<std::atomic<std::uint64_t>> counter);
+  ~held_prompt();
+  held_prompt(const held_prompt&) = delete;
+  held_prompt& operator=(const held_prompt&) = delete;
+
+  const prompt what;
+  const std::shared_ptr<std::atomic<std::uint64_t>> backlog;
+  const std::uint64_t bytes;
+};
+
 /// Thread: the engine's executor, but where said.
 struct engine_state final : stream_owner, actors::cast_listener, std::enable_shared_from_this<engine_state> {
   engine_state(boost::asio::any_io_executor ex, engine_options given, engine_environment around);
@@ -46,9 +68,9 @@ struct engine_state final : stream_owner, actors::cast_listener, std::enable_sha
 
   void start(start_handler done);
   stream submit(request what); // Thread: any
-  void generate(request what, generate_handler done);
   void shut_down(std::chrono::milliseconds limit, start_handler done);
-  /// Ends everything where it stands: every stream fails with errc::shutdown, the actors stop.
+  /// Ends everything where it stands: every stream, start and shutdown under way fails with errc::shutdown,
+  /// no actor is left. Called from no actor's turn. From then on the last reference may go on any thread.
   void abandon();
   engine_stats stats() const; // Thread: any
 
@@ -76,50 +98,87 @@ struct engine_state final : stream_owner, actors::cast_listener, std::enable_sha
     loading,
     ready,
     draining,
-    over, ///< shut down
-    down, ///< failed too often
+    over,   ///< shut down
+    failed, ///< the start failed
+    down,   ///< failed too often
   };
 
   /// One submitted request. The stream half is shared with the client.
   struct live_request {
     std::shared_ptr<stream_state> client;
-    std::shared_ptr<const request> asked;
+    std::shared_ptr<const held_prompt> text; ///< null once its tokenising began
+    std::uint64_t digest = 0;                ///< of the prompt: the same when a client tries again
     runtime::ref<actors::request_protocol> actor;
-    std::uint64_t seed = 0;
     std::unique_ptr<request_trace> trace; ///< kept only when traces are written
   };
 
-  void loaded(host_result what, start_handler done);
+  void loaded(host_result what);
+  void answer_start(result<void> outcome);
   result<void> spawn_actors();
-  void begin(std::uint64_t id, std::shared_ptr<stream_state> client, std::shared_ptr<const request> asked);
-  result<void> open(std::uint64_t id, live_request live);
+  result<void> spawn_cast();
+  void stop_cast();
+  void begin(std::uint64_t id, std::shared_ptr<stream_state> client, request asked);
+  std::optional<error> refusal(const stream_state& client) const;
+  std::optional<error> prompt_refusal(const prompt& asked) const;
+  result<void> open(std::uint64_t id, std::shared_ptr<stream_state> client, request asked);
+  void tell(stream_state& client, stream_event event);
   void refuse(stream_state& client, error why);
   void remember(live_request& live, const stream_event& event);
   void finish_trace(std::uint64_t id, live_request& live);
   void actor_ended(const runtime::exit_report& report);
+  void blame(const runtime::exit_report& report);
+  void rebuild_after(runtime::duration delay);
   void rebuild();
+  void keep_sums();
+  void begin_shutdown(std::chrono::milliseconds limit);
+  void shorten_shutdown(std::chrono::milliseconds limit);
+  void drain(unique_function<void()> finished);
+  void cut_at_limit(std::chrono::milliseconds limit);
+  void stop_actors(unique_function<void()> finished);
+  void write_traces_out(unique_function<void()> finished);
+  void answer_shutdown(const result<void>& outcome);
   void finish_drain();
   void fail_everything(const error& why);
-  void count_failure(errc code);
+  void count_end(const stream_event& event);
+  void cancel_timer(runtime::timer_handle& timer) noexcept;
   std::uint32_t most_live() const noexcept;
+  std::uint32_t prompt_limit() const noexcept;
   runtime::spawn_options engine_actor(std::uint32_t control, std::uint32_t admission);
 
   std::atomic<std::uint64_t> next_id_{1};
   std::atomic<stage> stage_{stage::new_made};
   std::unordered_map<std::uint64_t, live_request> live_;
   std::shared_ptr<actors::cast> cast_;
+  const std::string run_ = trace_run_name();
+  std::stop_source loading_;
+  std::optional<waiting_handler> on_start_;
+  std::optional<error> start_failure_;
+  const std::shared_ptr<std::atomic<std::uint64_t>> prompt_backlog_ =
+      std::make_shared<std::atomic<std::uint64_t>>(0);
   runtime::restart_core restarts_;
-  std::uint32_t generation_ = 0;    ///< of the engine's actors, one more after each crash
-  std::uint32_t engine_actors_ = 0; ///< alive
-  bool scheduler_drained_ = false;  ///< it holds no request any more and takes none
-  bool crashed_ = false;            ///< the others of the generation are on their way out
+  runtime::poison_ledger poison_; ///< by digest: a client that tries again comes with a new id
+  runtime::timer_handle rebuild_timer_;
+  std::uint32_t generation_ = 0;     ///< of the engine's actors, one more after each crash
+  std::uint32_t engine_actors_ = 0;  ///< alive
+  bool scheduler_drained_ = false;   ///< it holds no request any more and takes none
+  std::atomic<bool> crashed_{false}; ///< the others of the generation are on their way out
   std::unique_ptr<runtime::shutdown_sequence> shutdown_;
+  std::vector<waiting_handler> on_shutdown_;
   unique_function<void()> on_drained_;
+  runtime::timer_handle drain_alarm_;
+  runtime::time_point drain_due_{}; ///< of the alarm
 
-  mutable std::mutex stats_mutex_; // guards the three below
-  actors::scheduler_stats scheduler_stats_;
+  /// How requests ended, as their clients were told.
+  struct end_counts {
+    std::uint64_t stop = 0, length = 0, cancelled = 0;
+    std::map<errc, std::uint64_t> failed;
+  };
+  std::atomic<std::uint64_t> submitted_{0};
+  mutable std::mutex stats_mutex_;          // guards what follows
+  actors::scheduler_stats scheduler_stats_; ///< of this generation
+  actors::scheduler_stats earlier_;         ///< sums of those before it
   actors::kv_level kv_level_;
-  std::map<errc, std::uint64_t> door_failures_; ///< refused by the engine itself, before the scheduler
+  end_counts ends_;
 };
 
 } // namespace troupe::detail

@@ -15,13 +15,13 @@
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
-#include <thread>
+#include <optional>
 
 namespace troupe::detail {
 namespace {
 
-/// Bytes that text, events and sockets of one admitted request may hold: the prompt's text and ids, the
-/// unread events.
+/// Bytes that one admitted request may hold: ids, unread events, its socket's buffers. Its text is counted in
+/// prompt_backlog_bytes, and gone once it is tokenised.
 constexpr std::uint64_t request_buffer_bytes = 256U << 10;
 
 /// The host of a model file.
@@ -29,7 +29,7 @@ class file_host final : public model_host {
  public:
   ~file_host() override { backend.reset(); } // waits for its step before weights and schemes go
 
-  result<std::vector<std::int32_t>> encode(const prompt& what) const override;
+  result<std::vector<std::int32_t>> encode(const prompt& what, std::size_t max_ids) const override;
   result<std::string> render(const chat_prompt& what) const override;
   result<std::vector<std::int32_t>> tokenize(std::string_view text, bool special, bool bos) const override {
     models::encode_options o;
@@ -51,6 +51,7 @@ class file_host final : public model_host {
   std::shared_ptr<const models::model> model;
   std::unique_ptr<const models::tokenizer> tokenizer;
   std::unique_ptr<const models::chat_template> chat; ///< null: the file has none, or one that cannot be read
+  std::optional<error> chat_fault;                   ///< why it cannot be read
 };
 
 /// Tells which numbers an answer came from: the file's content, the plan and the kernels.
@@ -121,7 +122,8 @@ result<memory_plan> forecast(const file_host& host, const engine_options& option
   demand.kv_block = program.kv.bytes_per_block();
   demand.kv_block_tokens = program.kv.block_tokens;
   demand.activations = host.backend->scratch_bytes(program, options.max_step_tokens, options.max_batch);
-  demand.buffers = (std::uint64_t{options.max_batch} + options.max_queue) * request_buffer_bytes;
+  demand.buffers =
+      (std::uint64_t{options.max_batch} + options.max_queue) * request_buffer_bytes + prompt_backlog_bytes;
   demand.context = host.context;
   demand.max_batch = options.max_batch;
   demand.kv_memory = options.kv_memory_bytes;
@@ -132,6 +134,7 @@ result<memory_plan> forecast(const file_host& host, const engine_options& option
 } // namespace
 
 result<models::jinja::rendered_text> file_host::apply_template(const chat_prompt& what) const {
+  if (chat_fault) return *chat_fault;
   if (!chat)
     return error{
         errc::unsupported, "the model " + info.name + " has no chat template: use completions", "messages",
@@ -170,10 +173,11 @@ result<std::string> file_host::render(const chat_prompt& what) const {
   return std::move(rendered->text);
 }
 
-result<std::vector<std::int32_t>> file_host::encode(const prompt& what) const {
+result<std::vector<std::int32_t>> file_host::encode(const prompt& what, std::size_t max_ids) const {
   if (const auto* ids = std::get_if<std::vector<std::int32_t>>(&what)) return *ids;
   models::encode_options o;
   o.parse_special = true;
+  o.max_ids = max_ids;
   if (const auto* text = std::get_if<std::string>(&what)) {
     o.add_bos = tokenizer->vocab().add_bos;
     return tokenizer->encode(*text, o);
@@ -184,7 +188,7 @@ result<std::vector<std::int32_t>> file_host::encode(const prompt& what) const {
   return tokenizer->encode(rendered->text, o);
 }
 
-host_result load_model_host(const engine_options& options) {
+host_result load_model_host(const engine_options& options, std::stop_token stop) {
   auto level = wanted_isa(options);
   if (!level) return level.error();
   auto file = models::mapped_file::open(options.model_path);
@@ -205,6 +209,7 @@ host_result load_model_host(const engine_options& options) {
   model_options.reference = options.reference;
   model_options.threads = static_cast<int>(options.threads);
   model_options.progress = log_progress(file_bytes);
+  model_options.stop = stop;
   auto model = models::load_model(options.model_path, model_options);
   if (!model) return model.error();
   host->model = std::move(*model);
@@ -217,8 +222,12 @@ host_result load_model_host(const engine_options& options) {
     // A template that cannot be read takes chat away, not the model.
     if (chat)
       host->chat = std::make_unique<const models::chat_template>(std::move(*chat));
-    else
+    else {
       log().warn("{}: chat template: {}; chat is off", options.model_path, chat.error().message);
+      host->chat_fault = error{
+          errc::bad_template, "the model's chat template cannot be read: " + chat.error().message, "messages",
+          0};
+    }
   }
 
   kernels::cpu_backend_options backend_options;
@@ -229,6 +238,7 @@ host_result load_model_host(const engine_options& options) {
   const kernels::isa used = (*backend)->level();
   host->backend = std::shared_ptr<kernels::backend>(std::move(*backend));
 
+  if (stop.stop_requested()) return error{errc::shutdown, "loading was stopped", {}, 0};
   host->context = host->model->config.context;
   if (options.max_context > 0) host->context = std::min(host->context, options.max_context);
   auto memory = forecast(*host, options);

@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,9 +25,9 @@ class model_host {
 
   /// The prompt's ids as the model's file asks. In a text prompt the texts of special tokens are those
   /// tokens; in a chat only the template's own are, never those in a message. Errors: bad_request,
-  /// bad_template, unsupported.
-  virtual result<std::vector<std::int32_t>> encode(const prompt& what) const = 0;
-  /// Errors: bad_template, unsupported (the model has no chat template).
+  /// bad_template, unsupported; context_length_exceeded as soon as there are more than `max_ids`.
+  virtual result<std::vector<std::int32_t>> encode(const prompt& what, std::size_t max_ids) const = 0;
+  /// Errors: bad_template (also when the model's own cannot be read), unsupported (the model has none).
   virtual result<std::string> render(const chat_prompt& chat) const = 0;
   virtual result<std::vector<std::int32_t>> tokenize(std::string_view text, bool special, bool bos) const = 0;
   virtual std::string detokenize(std::span<const std::int32_t> ids, bool special) const = 0;
@@ -47,7 +48,10 @@ using host_result = result<std::shared_ptr<const model_host>>;
 
 /// Loads a model file for this machine. Blocks for as long as the disk and the packing take.
 /// Thread: any but the caller's I/O thread.
-/// Errors: bad_config, not_found, io, bad_file, unsupported, no_memory.
-host_result load_model_host(const engine_options& options);
+/// Errors: bad_config, not_found, io, bad_file, unsupported, no_memory; shutdown soon after `stop` is asked.
+host_result load_model_host(const engine_options& options, std::stop_token stop);
+
+/// Bytes of text that may wait to be tokenised before more is refused; one prompt may be larger.
+inline constexpr std::uint64_t prompt_backlog_bytes = 32U << 20;
 
 } // namespace troupe::detail

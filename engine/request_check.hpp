@@ -17,7 +17,7 @@ inline constexpr std::size_t max_tenant_bytes = 256;
 /// ids.
 result<void> check_request(const request& what, std::uint32_t vocabulary);
 
-/// Bytes of text in the prompt, or four per id: what the door estimates tokens from, before tokenising.
+/// Bytes that the prompt takes until it is tokenised: of its text, or four per id.
 std::uint64_t prompt_bytes(const prompt& what) noexcept;
 
 } // namespace troupe::detail

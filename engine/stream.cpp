@@ -5,6 +5,7 @@
 #include <boost/asio/associated_cancellation_slot.hpp>
 #include <boost/asio/dispatch.hpp>
 #include <boost/asio/error.hpp>
+#include <boost/asio/post.hpp>
 
 #include <cassert>
 
@@ -43,7 +44,7 @@ void stream_state::push(stream_event event) {
 
 void stream_state::watch(read_handler handler) {
   if (watcher_) end_watch();
-  watcher_.emplace(waiting_reader{std::move(handler), tracked(executor)});
+  watcher_.emplace(waiting_reader{std::move(handler), 0, tracked(executor)});
   if (!terminal_pushed_) return;
   if (!pending_.empty() && std::holds_alternative<failed_event>(pending_.back())) {
     waiting_reader watcher = std::move(*watcher_);
@@ -69,8 +70,21 @@ void stream_state::hand_over(waiting_reader reader, stream_event event) {
   if (auto engine = owner.lock()) engine->events_read(id, 1);
 }
 
-void stream_state::read(read_handler handler) {
-  waiting_reader reader{std::move(handler), tracked(executor)};
+void stream_state::start_read(read_handler handler) {
+  const std::uint64_t number = ++reads_;
+  // Before the read is on its way: a cancellation may come from the moment this call has returned.
+  auto slot = boost::asio::get_associated_cancellation_slot(handler);
+  if (slot.is_connected())
+    slot.assign([weak = weak_from_this(), number](boost::asio::cancellation_type_t) {
+      if (auto self = weak.lock()) self->cancel_read(number);
+    });
+  boost::asio::dispatch(executor, [self = shared_from_this(), number, h = std::move(handler)]() mutable {
+    self->read(std::move(h), number);
+  });
+}
+
+void stream_state::read(read_handler handler, std::uint64_t number) {
+  waiting_reader reader{std::move(handler), number, tracked(executor)};
   if (reader_) {
     deliver(std::move(reader), boost::asio::error::already_started, failed_event{});
     return;
@@ -85,16 +99,16 @@ void stream_state::read(read_handler handler) {
     deliver(std::move(reader), boost::asio::error::eof, failed_event{});
     return;
   }
-  auto slot = boost::asio::get_associated_cancellation_slot(reader.handler);
-  if (slot.is_connected())
-    slot.assign([weak = weak_from_this()](boost::asio::cancellation_type_t) {
-      if (auto self = weak.lock()) self->cancel_read();
-    });
   reader_.emplace(std::move(reader));
 }
 
-void stream_state::cancel_read() {
-  if (!reader_) return;
+/// Posted, never at once: the read itself may still be on its way to the executor.
+void stream_state::cancel_read(std::uint64_t number) {
+  boost::asio::post(executor, [self = shared_from_this(), number] { self->end_read(number); });
+}
+
+void stream_state::end_read(std::uint64_t number) {
+  if (!reader_ || reader_->number != number) return;
   waiting_reader reader = std::move(*reader_);
   reader_.reset();
   deliver(std::move(reader), boost::asio::error::operation_aborted, failed_event{});
@@ -126,9 +140,7 @@ std::uint64_t stream::id() const noexcept {
 
 void stream::start_read(detail::read_handler handler) {
   assert(state_ != nullptr);
-  // The state is touched on the engine's executor only, wherever the read was started.
-  boost::asio::dispatch(
-      state_->executor, [state = state_, h = std::move(handler)]() mutable { state->read(std::move(h)); });
+  state_->start_read(std::move(handler));
 }
 
 void stream::start_watch(detail::read_handler handler) {

@@ -24,7 +24,7 @@ class stream_owner {
 
 using read_handler = boost::asio::any_completion_handler<void(boost::system::error_code, stream_event)>;
 
-/// Thread: the engine's executor, but for the constants and `cancelled`.
+/// Thread: the engine's executor, but for the constants, `cancelled` and where said.
 struct stream_state : std::enable_shared_from_this<stream_state> {
   stream_state(
       boost::asio::any_io_executor ex, std::uint64_t stream_id, std::weak_ptr<stream_owner> reports_to);
@@ -32,10 +32,11 @@ struct stream_state : std::enable_shared_from_this<stream_state> {
   /// Hands an event to the waiting reader, or keeps it. After a terminal event nothing more is taken. A
   /// failure drops the unread tokens, and goes to the watcher when no reader waits.
   void push(stream_event event);
-  void read(read_handler handler);
+  /// Connects the handler's cancellation slot and goes to the engine's executor for the read. Thread: any.
+  void start_read(read_handler handler);
+  /// `number` names the read to its cancellation.
+  void read(read_handler handler, std::uint64_t number = 0);
   void watch(read_handler handler);
-  /// Unread events.
-  std::size_t depth() const noexcept { return pending_.size(); }
   bool ended() const noexcept { return terminal_pushed_; }
 
   const boost::asio::any_io_executor executor;
@@ -46,13 +47,16 @@ struct stream_state : std::enable_shared_from_this<stream_state> {
  private:
   struct waiting_reader {
     read_handler handler;
+    std::uint64_t number;
     boost::asio::any_io_executor work; // keeps the executor running while a read waits
   };
   void hand_over(waiting_reader reader, stream_event event);
   void deliver(waiting_reader reader, boost::system::error_code code, stream_event event);
-  void cancel_read();
   void end_watch();
+  void cancel_read(std::uint64_t number); // Thread: any
+  void end_read(std::uint64_t number);
 
+  std::atomic<std::uint64_t> reads_{0}; // started; a slot outlives its read, and must not end the next one
   std::deque<stream_event> pending_;
   std::optional<waiting_reader> reader_;
   std::optional<waiting_reader> watcher_;

@@ -4,11 +4,14 @@
 #include <boost/json.hpp>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <unistd.h>
 
 namespace troupe::detail {
 namespace {
@@ -190,8 +193,21 @@ result<request_trace> parse_trace(std::string_view text, std::string_view source
   return trace;
 }
 
-result<std::string> write_trace(const request_trace& trace, const std::string& dir, std::uint64_t stream_id) {
-  const std::string path = dir + "/" + std::to_string(stream_id) + ".json";
+std::string trace_run_name() {
+  const auto now = std::chrono::time_point_cast<std::chrono::microseconds>(std::chrono::system_clock::now());
+  const std::time_t seconds = std::chrono::system_clock::to_time_t(now);
+  std::tm utc{};
+  gmtime_r(&seconds, &utc);
+  char day[32], out[80];
+  std::strftime(day, sizeof day, "%Y%m%dT%H%M%S", &utc);
+  const auto micros = static_cast<int>(now.time_since_epoch().count() % 1'000'000);
+  std::snprintf(out, sizeof out, "%s.%06d-%d", day, micros, static_cast<int>(getpid()));
+  return out;
+}
+
+result<std::string> write_trace(
+    const request_trace& trace, const std::string& dir, std::string_view run, std::uint64_t stream_id) {
+  const std::string path = dir + "/" + std::string(run) + "-" + std::to_string(stream_id) + ".json";
   const std::string part = path + ".part";
   {
     std::ofstream out(part, std::ios::binary | std::ios::trunc);

@@ -32,8 +32,13 @@ std::string print_trace(const request_trace& trace);
 /// Errors: bad_file, naming the field. `source` names the file in messages.
 result<request_trace> parse_trace(std::string_view text, std::string_view source);
 
-/// Writes DIR/<stream id>.json, complete or not at all. Errors: io.
-result<std::string> write_trace(const request_trace& trace, const std::string& dir, std::uint64_t stream_id);
+/// Names one run of an engine in its trace files, "20261130T142442.123456-4711": start in UTC and process id,
+/// so that stream ids, which begin anew in each run, overwrite nothing.
+std::string trace_run_name();
+
+/// Writes DIR/<run>-<stream id>.json, complete or not at all. Errors: io.
+result<std::string> write_trace(
+    const request_trace& trace, const std::string& dir, std::string_view run, std::uint64_t stream_id);
 
 /// Reads a trace of at most 64 MiB. Errors: io, bad_file.
 result<request_trace> read_trace(const std::string& path);

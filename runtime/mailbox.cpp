@@ -10,7 +10,7 @@ namespace troupe::runtime {
 namespace {
 constexpr unsigned byte_bits = 44;
 constexpr std::uint64_t byte_mask = (std::uint64_t{1} << byte_bits) - 1;
-constexpr std::uint32_t max_messages = 1U << 19;
+constexpr std::uint32_t max_messages = most_mailbox_messages;
 constexpr std::uint64_t max_bytes = std::uint64_t{1}
                                     << 43; // half the field: an overrun cannot spill into the count
 

@@ -16,8 +16,10 @@
 
 namespace troupe::runtime {
 
+inline constexpr std::uint32_t most_mailbox_messages = 1U << 19;
+
 struct class_limit {
-  std::uint32_t messages = 0; // at most 2^19
+  std::uint32_t messages = 0; // at most most_mailbox_messages
   std::uint64_t bytes = 0;    // at most 2^43
 };
 

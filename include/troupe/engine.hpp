@@ -59,7 +59,8 @@ struct memory_plan {
   std::uint64_t total() const noexcept { return weights + kv + activations + buffers; }
 };
 
-/// A latency histogram, seconds; `counts[i]` are samples <= `bounds[i]`, the last bucket has no bound.
+/// A latency histogram, seconds; `counts[i]` are the samples above `bounds[i - 1]` and up to `bounds[i]`, the
+/// last bucket has no upper bound.
 struct histogram {
   static constexpr std::array<double, 14> bounds{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,
                                                  0.25,  0.5,    1,     2.5,  5,     10,   60};
@@ -67,7 +68,8 @@ struct histogram {
   double sum = 0;
 };
 
-/// A snapshot of the counters. All sums are since start.
+/// A snapshot of the counters. All sums are since start, also over a recovery from a failure. Every submitted
+/// request is in exactly one of the ends once it has ended.
 struct engine_stats {
   // KV blocks; free + leased + limbo + cached == total
   std::uint32_t kv_total = 0, kv_free = 0, kv_leased = 0, kv_limbo = 0, kv_cached = 0;
@@ -77,7 +79,8 @@ struct engine_stats {
   std::uint64_t submitted = 0, finished_stop = 0, finished_length = 0, cancelled = 0;
   std::vector<std::pair<errc, std::uint64_t>> failed; ///< terminal errors by code
   histogram time_to_first_token, time_per_output_token, step_time, queue_time;
-  bool ready = false, draining = false;
+  bool ready = false;    ///< takes requests: loaded, not shutting down, not recovering or down after failures
+  bool draining = false; ///< shutting down, work still runs
 };
 
 namespace detail {
@@ -134,13 +137,16 @@ class __attribute__((visibility("default"))) stream {
 class __attribute__((visibility("default"))) engine {
  public:
   engine(boost::asio::any_io_executor executor, engine_options options);
-  /// Work still in flight fails with errc::shutdown. Prefer async_shutdown first.
+  /// Work still in flight fails with errc::shutdown, a start or shutdown under way completes with it. Prefer
+  /// async_shutdown first. The rest is done by a last task on the executor; when the executor runs no more,
+  /// it is done where the execution context destroys that task, and handlers are dropped.
   ~engine();
   engine(const engine&) = delete;
   engine& operator=(const engine&) = delete;
 
   /// Loads the model, sets up memory and starts the actors. Signature void(result<void>).
-  /// Errors: bad_file, unsupported, no_memory, io, bad_config.
+  /// Errors: bad_file, unsupported, no_memory, io, bad_config, not_found; shutdown when the engine was shut
+  /// down or destroyed meanwhile, which ends the loading soon. After an error every request fails with it.
   template<typename CompletionToken>
   auto async_start(CompletionToken&& token) {
     return boost::asio::async_initiate<CompletionToken, void(result<void>)>(
@@ -160,7 +166,9 @@ class __attribute__((visibility("default"))) engine {
   }
 
   /// Refuses new work with errc::draining, lets running work finish until `limit`, cuts the rest with
-  /// errc::shutdown. Signature void(result<void>). The error names every actor still alive at the end.
+  /// errc::shutdown, and writes the traces out. Signature void(result<void>). The error names every actor
+  /// still alive at the end. Called again it waits for the same shutdown, whose limit becomes the earlier of
+  /// the two. While the model loads it ends the loading.
   template<typename CompletionToken>
   auto async_shutdown(std::chrono::milliseconds limit, CompletionToken&& token) {
     return boost::asio::async_initiate<CompletionToken, void(result<void>)>(

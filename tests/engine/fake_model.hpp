@@ -7,6 +7,8 @@
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/post.hpp>
 
+#include <new>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -38,6 +40,7 @@ class fake_backend final : public kernels::backend {
   void submit(
       std::shared_ptr<const kernels::step_program>, kernels::step_input input,
       std::function<void(kernels::step_result)> done) override {
+    if (throw_steps > 0 && throw_steps-- > 0) throw std::runtime_error("told to crash");
     ++steps;
     most_sequences = std::max(most_sequences, input.sequences.size());
     kernels::step_result r;
@@ -67,7 +70,8 @@ class fake_backend final : public kernels::backend {
 
   bool held = false;
   std::uint32_t fail_steps = 0;
-  std::int32_t poison = -1; ///< rows with this input token are not finite
+  std::uint32_t throw_steps = 0; ///< that bring the executor actor down
+  std::int32_t poison = -1;      ///< rows with this input token are not finite
   std::uint64_t steps = 0;
   std::size_t most_sequences = 0;
 
@@ -109,7 +113,11 @@ class fake_host final : public detail::model_host {
     info.end_of_sequence = {end_token};
     info.system_fingerprint = "fake-1";
   }
-  result<std::vector<std::int32_t>> encode(const prompt& what) const override {
+  result<std::vector<std::int32_t>> encode(const prompt& what, std::size_t max_ids) const override {
+    ++encoded;
+    if (encode_throws) throw std::bad_alloc();
+    if (const auto* text = std::get_if<std::string>(&what); text && text->size() > max_ids)
+      return error{errc::context_length_exceeded, "too many", {}, 0};
     if (const auto* ids = std::get_if<std::vector<std::int32_t>>(&what)) return *ids;
     if (const auto* text = std::get_if<std::string>(&what)) return tokenize(*text, false, false);
     return error{errc::unsupported, "no chat template", {}, 0};
@@ -130,6 +138,8 @@ class fake_host final : public detail::model_host {
   }
 
   std::shared_ptr<fake_backend> backend_of_test;
+  bool encode_throws = false;
+  mutable std::uint32_t encoded = 0; ///< prompts handed to the tokenizer
 };
 
 } // namespace troupe::test

@@ -1,98 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The engine over its real actors, with a fake model and the test's own executor.
-#include "fake_model.hpp"
-
-#include <boost/asio/io_context.hpp>
-#include <boost/test/unit_test.hpp>
+// What requests meet in an engine that works.
+#include "engine_fixture.hpp"
 
 using namespace troupe;
-namespace asio = boost::asio;
+using test::answer;
 
-namespace {
-
-struct answer {
-  std::vector<std::int32_t> ids;
-  std::string text;
-  std::uint32_t accepted = 0, terminal = 0;
-  std::optional<done_event> done;
-  std::optional<error> failed;
-};
-
-struct fixture {
-  asio::io_context io;
-  std::shared_ptr<test::fake_host> host = std::make_shared<test::fake_host>(io.get_executor(), 64);
-  engine_options options;
-  std::shared_ptr<detail::engine_state> engine;
-
-  fixture() {
-    options.max_batch = 8;
-    options.max_queue = 16;
-    options.max_step_tokens = 32;
-  }
-  ~fixture() {
-    if (engine) {
-      engine->abandon();
-      io.restart();
-      io.poll();
-    }
-  }
-
-  detail::engine_environment environment() {
-    auto around = detail::real_environment(io.get_executor());
-    around.background = io.get_executor();
-    around.load = [h = host](const engine_options&) -> detail::host_result {
-      return std::shared_ptr<const detail::model_host>(h);
-    };
-    return around;
-  }
-
-  void start() {
-    engine = std::make_shared<detail::engine_state>(io.get_executor(), options, environment());
-    std::optional<result<void>> outcome;
-    engine->start([&](result<void> r) { outcome = std::move(r); });
-    run_until([&] { return outcome.has_value(); });
-    BOOST_REQUIRE(outcome->has_value());
-  }
-
-  /// Runs the executor until `condition`; a condition that can no longer come true fails the test instead of
-  /// hanging.
-  template<class Condition>
-  void run_until(Condition condition) {
-    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-    io.restart();
-    while (!condition() && std::chrono::steady_clock::now() < limit)
-      if (io.run_one_for(std::chrono::milliseconds(100)) == 0) io.restart();
-    BOOST_REQUIRE(condition());
-  }
-
-  void collect(stream& s, std::shared_ptr<answer> into) {
-    s.async_read([this, &s, into](boost::system::error_code ec, stream_event event) {
-      BOOST_TEST(!ec);
-      if (std::holds_alternative<accepted_event>(event)) ++into->accepted;
-      if (const auto* t = std::get_if<token_event>(&event)) {
-        into->ids.insert(into->ids.end(), t->token_ids.begin(), t->token_ids.end());
-        into->text += t->text;
-      }
-      if (const auto* d = std::get_if<done_event>(&event)) into->done = *d;
-      if (const auto* f = std::get_if<failed_event>(&event)) into->failed = f->why;
-      if (detail::is_terminal(event))
-        ++into->terminal;
-      else
-        collect(s, into);
-    });
-  }
-
-  request ask(std::vector<std::int32_t> prompt, std::uint32_t tokens) {
-    request r;
-    r.prompt = std::move(prompt);
-    r.max_tokens = tokens;
-    return r;
-  }
-};
-
-} // namespace
-
-BOOST_FIXTURE_TEST_SUITE(engine_over_its_actors, fixture)
+BOOST_FIXTURE_TEST_SUITE(engine_over_its_actors, test::engine_fixture)
 
 BOOST_AUTO_TEST_CASE(one_request_streams_its_tokens_and_ends_once) {
   start();
@@ -230,52 +143,75 @@ BOOST_AUTO_TEST_CASE(a_failed_step_is_repeated_and_a_row_that_is_not_finite_fail
   BOOST_TEST((b->failed->code == errc::not_finite));
 }
 
-BOOST_AUTO_TEST_CASE(shutdown_lets_running_work_finish_and_refuses_new_work) {
+BOOST_AUTO_TEST_CASE(a_prompt_that_can_never_fit_is_refused_without_tokenising_all_of_it) {
   start();
-  stream s = engine->submit(ask({1}, 30));
-  auto a = std::make_shared<answer>(), late = std::make_shared<answer>();
-  collect(s, a);
-  run_until([&] { return a->ids.size() > 2; });
-  std::optional<result<void>> ended;
-  engine->shut_down(std::chrono::seconds(30), [&](result<void> r) { ended = std::move(r); });
-  stream t = engine->submit(ask({2}, 3));
-  collect(t, late);
-  run_until([&] { return ended.has_value(); });
-  BOOST_TEST(ended->has_value());
-  BOOST_TEST(a->ids.size() == 30U);
-  BOOST_REQUIRE(late->failed);
-  BOOST_TEST((late->failed->code == errc::draining));
-  BOOST_TEST(engine->system.live_actors() == 0U);
+  request long_text;
+  long_text.prompt = std::string(5000, 'a');
+  const auto a = finish(std::move(long_text));
+  BOOST_REQUIRE(a->failed);
+  BOOST_TEST((a->failed->code == errc::context_length_exceeded));
+  BOOST_TEST(a->failed->message.find("more than 255 tokens") != std::string::npos);
+  BOOST_TEST(a->failed->param == "prompt");
 }
 
-BOOST_AUTO_TEST_CASE(shutdown_cuts_what_is_not_done_at_its_limit) {
+BOOST_AUTO_TEST_CASE(ids_that_can_never_fit_are_refused_at_the_door) {
   start();
-  host->backend_of_test->held = true;
-  stream s = engine->submit(ask({1}, 100));
-  auto a = std::make_shared<answer>();
-  collect(s, a);
-  run_until([&] { return host->backend_of_test->steps == 1; });
-  std::optional<result<void>> ended;
-  engine->shut_down(std::chrono::milliseconds(1), [&](result<void> r) { ended = std::move(r); });
-  io.restart();
-  io.run_for(std::chrono::milliseconds(50));
-  host->backend_of_test->release(); // the step that was running when the limit came
-  run_until([&] { return ended.has_value() && a->terminal > 0; });
+  const auto a = finish(ask(std::vector<std::int32_t>(256, 1), 5));
   BOOST_REQUIRE(a->failed);
-  BOOST_TEST((a->failed->code == errc::shutdown));
+  BOOST_TEST((a->failed->code == errc::context_length_exceeded));
+  BOOST_TEST(host->encoded == 0U);
 }
 
-BOOST_AUTO_TEST_CASE(abandoning_the_engine_fails_every_stream_once) {
+BOOST_AUTO_TEST_CASE(text_that_waits_to_be_tokenised_is_bounded) {
+  slow_text = true;
   start();
-  stream s = engine->submit(ask({1}, 100));
+  const auto text_of = [&](std::size_t bytes) {
+    request r;
+    r.prompt = std::string(bytes, 'a');
+    return r;
+  };
+  stream first = engine->submit(text_of(detail::prompt_backlog_bytes - 100));
+  turn();
+  const auto refused = finish(text_of(101));
+  BOOST_REQUIRE(refused->failed);
+  BOOST_TEST((refused->failed->code == errc::queue_full));
+  stream second = engine->submit(text_of(100));
   auto a = std::make_shared<answer>();
-  collect(s, a);
-  run_until([&] { return a->ids.size() > 1; });
-  engine->abandon();
-  run_until([&] { return a->terminal > 0; });
+  collect(second, a);
+  turn();
+  BOOST_TEST(a->terminal == 0U);
+  turn_text();
+  const auto later = std::make_shared<answer>();
+  stream third = engine->submit(text_of(101)); // the first two are tokenised
+  collect(third, later);
+  turn();
+  turn_text();
+  run_until([&] { return a->terminal > 0 && later->terminal > 0; });
+  BOOST_TEST(later->done.has_value());
+}
+
+BOOST_AUTO_TEST_CASE(no_memory_for_tokenising_fails_the_request_alone) {
+  start();
+  host->encode_throws = true;
+  const auto a = finish(ask({1}, 5));
   BOOST_REQUIRE(a->failed);
-  BOOST_TEST((a->failed->code == errc::shutdown));
-  BOOST_TEST(a->terminal == 1U);
+  BOOST_TEST((a->failed->code == errc::no_memory));
+  host->encode_throws = false;
+  BOOST_TEST(finish(ask({1}, 5))->done.has_value());
+}
+
+BOOST_AUTO_TEST_CASE(every_request_is_counted_once_in_and_once_out) {
+  start();
+  (void)finish(ask({1, 2}, 5));
+  (void)finish(ask(std::vector<std::int32_t>(256, 1), 5));
+  request bad = ask({1}, 5);
+  bad.priority = 10;
+  (void)finish(std::move(bad));
+  const engine_stats stats = engine->stats();
+  BOOST_TEST(stats.submitted == 3U);
+  BOOST_TEST(stats.finished_length == 1U);
+  BOOST_REQUIRE(stats.failed.size() == 2U);
+  BOOST_TEST(stats.failed[0].second + stats.failed[1].second == 2U);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -96,4 +96,15 @@ BOOST_AUTO_TEST_CASE(the_door_estimate_counts_every_form_of_prompt) {
   BOOST_TEST(detail::prompt_bytes(chat_prompt{{{"user", "hi"}}, true}) == 22U);
 }
 
+BOOST_AUTO_TEST_CASE(a_deadline_beyond_what_clocks_hold_is_refused) {
+  request r;
+  r.prompt = std::string("x");
+  r.deadline_ms = detail::max_deadline_ms;
+  BOOST_TEST(detail::check_request(r, 10).has_value());
+  r.deadline_ms = ~std::uint64_t{0};
+  const auto checked = detail::check_request(r, 10);
+  BOOST_REQUIRE(!checked);
+  BOOST_TEST(checked.error().param == "deadline_ms");
+}
+
 BOOST_AUTO_TEST_SUITE_END()

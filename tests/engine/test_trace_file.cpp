@@ -57,14 +57,26 @@ BOOST_AUTO_TEST_CASE(a_damaged_trace_names_the_file_and_the_field) {
 BOOST_AUTO_TEST_CASE(a_trace_is_written_whole_or_not_at_all) {
   char dir[] = "/tmp/troupe-trace-XXXXXX";
   BOOST_REQUIRE(mkdtemp(dir) != nullptr);
-  const auto path = detail::write_trace(example(), dir, 5);
+  const auto path = detail::write_trace(example(), dir, "run", 5);
   BOOST_REQUIRE(path.has_value());
   BOOST_TEST(detail::read_trace(*path).has_value());
   BOOST_TEST(std::distance(std::filesystem::directory_iterator(dir), {}) == 1);
   std::filesystem::remove_all(dir);
-  const auto gone = detail::write_trace(example(), dir, 5);
+  const auto gone = detail::write_trace(example(), dir, "run", 5);
   BOOST_REQUIRE(!gone);
   BOOST_TEST((gone.error().code == errc::io));
+}
+
+BOOST_AUTO_TEST_CASE(a_later_run_overwrites_no_trace_of_an_earlier_one) {
+  const std::string first = detail::trace_run_name();
+  std::string second = first;
+  while (second == first) second = detail::trace_run_name(); // until the clock moves on
+  char dir[] = "/tmp/troupe-trace-XXXXXX";
+  BOOST_REQUIRE(mkdtemp(dir) != nullptr);
+  BOOST_TEST(detail::write_trace(example(), dir, first, 1).has_value());
+  BOOST_TEST(detail::write_trace(example(), dir, second, 1).has_value());
+  BOOST_TEST(std::distance(std::filesystem::directory_iterator(dir), {}) == 2);
+  std::filesystem::remove_all(dir);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -86,7 +86,7 @@ class Usage(ProgramTest):
         for flag, value, range_ in [("--port", "65536", "0 to 65535"), ("--port", "-1", "0 to 65535"),
                                     ("--port", "80x", "0 to 65535"), ("--tcp-port", "-2", "-1 to 65535"),
                                     ("--max-batch", "0", "1 to 4096"), ("--max-batch", "99999999999999999999", "1 to 4096"),
-                                    ("--max-queue", "-1", "0 to 1000000"), ("--kv-memory", "-1", "a size"),
+                                    ("--max-queue", "-1", "0 to 60000"), ("--kv-memory", "-1", "a size"),
                                     ("--kv-memory", "256M", "a size"), ("--kv-memory", "99999TiB", "a size"),
                                     ("--kv-high-watermark", "1.5", "0.01 to 1"), ("--kv-high-watermark", "nan", "0.01 to 1"),
                                     ("--max-wait", "1e9", "0 to 10000"), ("--isa", "sse9", "avx2"),

@@ -3,6 +3,7 @@
 
 #include "engine/engine_state.hpp"
 #include "runtime/sim/byte_stream.hpp"
+#include "runtime/sim/counting_timers.hpp"
 #include "runtime/sim/world.hpp"
 #include "server/http_protocol.hpp"
 #include "server/line_protocol.hpp"
@@ -15,6 +16,8 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
+#include <optional>
 #include <set>
 
 namespace troupe::sim {
@@ -80,7 +83,7 @@ class sim_host final : public detail::model_host {
     info.end_of_sequence = {model.end_of_sequence};
     info.system_fingerprint = "sim-1";
   }
-  result<std::vector<std::int32_t>> encode(const prompt& what) const override {
+  result<std::vector<std::int32_t>> encode(const prompt& what, std::size_t) const override {
     if (const auto* ids = std::get_if<std::vector<std::int32_t>>(&what)) return *ids;
     return error{errc::unsupported, "ids only", {}, 0};
   }
@@ -156,8 +159,11 @@ class door_world final : server::door_services {
   void check_answers(door_outcome& out);
   void check_answer(const connection& c, const door_wish& w, const door_answer& a, door_outcome& out);
   void start_drain();
-  void fail(std::string what) {
-    if (failure_.empty()) failure_ = std::move(what);
+  void fail(std::string what, const door_wish* broken = nullptr) {
+    if (!failure_.empty()) return;
+    failure_ = std::move(what);
+    const auto at = broken ? stream_of_seed_.find(broken->wish.seed) : stream_of_seed_.end();
+    if (at != stream_of_seed_.end()) guilty_ = at->second;
   }
   time_point now() const { return world_.clock.now(); }
 
@@ -167,7 +173,10 @@ class door_world final : server::door_services {
   imaginary_model model_;
   std::uint32_t blocks_, block_tokens_, context_;
   double step_fails_ = 0;
+  std::shared_ptr<runtime::sim::counting_timers> engine_timers_; // the world's, those of the engine counted
   std::shared_ptr<detail::engine_state> engine_;
+  std::map<std::uint64_t, std::uint64_t> stream_of_seed_; // a wish is known in the engine by its drawn seed
+  std::optional<std::uint64_t> guilty_;                   // stream of the request that broke an oracle first
   server::door_counters counters_;
   server::openai_rules rules_;
   server::door_context context_of_doors_;
@@ -203,9 +212,11 @@ door_world::door_world(std::uint64_t seed) :
 
   detail::engine_environment e;
   e.clock = std::shared_ptr<runtime::clock>(std::shared_ptr<void>(), &world_.clock);
-  e.timers = std::shared_ptr<runtime::timers>(std::shared_ptr<void>(), &world_.timers);
+  engine_timers_ = std::make_shared<runtime::sim::counting_timers>(
+      std::shared_ptr<runtime::timers>(std::shared_ptr<void>(), &world_.timers));
+  e.timers = engine_timers_;
   e.background = world_.executor.get_executor();
-  e.load = [host](const engine_options&) -> detail::host_result {
+  e.load = [host](const engine_options&, std::stop_token) -> detail::host_result {
     return std::shared_ptr<const detail::model_host>(host);
   };
   e.seed = seed;
@@ -278,13 +289,15 @@ void door_world::apply(connection& c) {
   if (c.server_gone) return;
   server::session_actions actions = c.core->take();
   for (server::door_submit& s : actions.submits) {
-    const auto [at, added] = c.streams.emplace(s.key, engine_->submit(std::move(s.what)));
+    const auto seed = s.what.sampling.seed;
+    const auto at = c.streams.emplace(s.key, engine_->submit(std::move(s.what))).first;
     at->second.async_wait_failure([this, &c, key = s.key](boost::system::error_code ec, stream_event event) {
       if (ec || c.server_gone || !c.streams.contains(key)) return;
       c.streams.erase(key);
       c.core->on_event(key, std::move(event), now());
       apply(c);
     });
+    if (seed) stream_of_seed_[*seed] = at->second.id();
   }
   for (const auto key : actions.cancels)
     if (const auto at = c.streams.find(key); at != c.streams.end()) at->second.cancel();
@@ -436,13 +449,15 @@ void door_world::start_drain() {
     }
   engine_->shut_down(seconds(drains_early_ ? 1 : 120), [this](result<void> r) {
     drained_ = true;
+    if (engine_timers_->pending() != 0)
+      fail("the engine's shutdown left " + std::to_string(engine_timers_->pending()) + " timers");
     if (!r) fail("shutdown: " + r.error().message);
   });
 }
 
 void door_world::check_answer(
     const connection& c, const door_wish& w, const door_answer& a, door_outcome& out) {
-  const auto broken = [&](const std::string& what) { fail("request " + w.id + ": " + what); };
+  const auto broken = [&](const std::string& what) { fail("request " + w.id + ": " + what, &w); };
   const lone_run alone = run_alone(model_, w.wish);
   if (a.terminals > 1) return broken("ended twice");
   if (a.terminals == 0) {
@@ -467,6 +482,7 @@ void door_world::check_answer(
     if (whole && (a.finish_reason == "stop") != alone.stop)
       return broken("wrong finish_reason " + a.finish_reason);
     if (!whole && a.finish_reason != "cancelled") return broken("unknown finish_reason " + a.finish_reason);
+    if (!whole && w.cancel_after == 0) return broken("ended as cancelled, and nobody cancelled it");
     if (!whole && (a.tokens.size() > alone.tokens.size() ||
                    !std::equal(a.tokens.begin(), a.tokens.end(), alone.tokens.begin())))
       return broken("the tokens before the cancel differ from the run alone");
@@ -536,6 +552,7 @@ door_outcome door_world::run() {
     check_answers(out);
   }
   out.failure = failure_;
+  if (guilty_) out.diagram = engine_->system.diagram(*guilty_);
   if (!failure_.empty())
     for (std::uint64_t id = 1; id < 80 && out.diagram.empty(); ++id)
       out.diagram = engine_->system.diagram(id);

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// The engine's statistics: how requests ended, and the scheduler's sums over its generations.
+#include "engine/engine_state.hpp"
+
+#include <algorithm>
+
+namespace troupe::detail {
+
+void engine_state::count_end(const stream_event& event) {
+  const std::lock_guard lock(stats_mutex_);
+  if (const auto* failed = std::get_if<failed_event>(&event))
+    ++(failed->why.code == errc::cancelled ? ends_.cancelled : ends_.failed[failed->why.code]);
+  if (const auto* done = std::get_if<done_event>(&event))
+    ++(done->reason == finish_reason::stop     ? ends_.stop
+       : done->reason == finish_reason::length ? ends_.length
+                                               : ends_.cancelled);
+}
+
+void engine_state::scheduler_changed(const actors::scheduler_stats& now) {
+  const std::lock_guard lock(stats_mutex_);
+  scheduler_stats_ = now;
+}
+
+void engine_state::cache_changed(const actors::kv_level& level) {
+  const std::lock_guard lock(stats_mutex_);
+  kv_level_ = level;
+}
+
+namespace {
+
+template<class Latency>
+histogram to_histogram(const Latency& from) {
+  histogram out;
+  out.counts = from.counts;
+  out.sum = from.sum;
+  return out;
+}
+
+void add(actors::latency_histogram& to, const actors::latency_histogram& from) {
+  for (std::size_t i = 0; i < to.counts.size(); ++i) to.counts[i] += from.counts[i];
+  to.sum += from.sum;
+}
+
+/// Sums and maxima of an earlier generation joined to the figures of this one.
+actors::scheduler_stats joined(const actors::scheduler_stats& earlier, actors::scheduler_stats now) {
+  now.steps += earlier.steps;
+  now.prefill_tokens += earlier.prefill_tokens;
+  now.decode_tokens += earlier.decode_tokens;
+  now.preemptions += earlier.preemptions;
+  now.recomputed_tokens += earlier.recomputed_tokens;
+  now.step_rows_max = std::max(now.step_rows_max, earlier.step_rows_max);
+  now.step_sequences_max = std::max(now.step_sequences_max, earlier.step_sequences_max);
+  add(now.time_to_first_token, earlier.time_to_first_token);
+  add(now.time_per_output_token, earlier.time_per_output_token);
+  add(now.step_time, earlier.step_time);
+  add(now.queue_time, earlier.queue_time);
+  return now;
+}
+
+} // namespace
+
+/// The scheduler counts from zero in each generation.
+void engine_state::keep_sums() {
+  const std::lock_guard lock(stats_mutex_);
+  earlier_ = joined(earlier_, scheduler_stats_);
+  scheduler_stats_ = {};
+}
+
+engine_stats engine_state::stats() const {
+  engine_stats out;
+  const stage now = stage_.load();
+  out.ready = now == stage::ready && !crashed_;
+  out.draining = now == stage::draining;
+  out.submitted = submitted_;
+  const std::lock_guard lock(stats_mutex_);
+  out.kv_total = kv_level_.total;
+  out.kv_free = kv_level_.free;
+  out.kv_leased = kv_level_.leased;
+  out.kv_limbo = kv_level_.limbo;
+  out.kv_cached = kv_level_.cached;
+  out.finished_stop = ends_.stop;
+  out.finished_length = ends_.length;
+  out.cancelled = ends_.cancelled;
+  out.failed.assign(ends_.failed.begin(), ends_.failed.end());
+  const actors::scheduler_stats s = joined(earlier_, scheduler_stats_);
+  out.running = s.running;
+  out.waiting = s.waiting;
+  out.paused = s.paused;
+  out.steps = s.steps;
+  out.prefill_tokens = s.prefill_tokens;
+  out.decode_tokens = s.decode_tokens;
+  out.preemptions = s.preemptions;
+  out.recomputed_tokens = s.recomputed_tokens;
+  out.step_rows_max = s.step_rows_max;
+  out.step_sequences_max = s.step_sequences_max;
+  out.last_step_rows = s.last_step_rows;
+  out.last_step_sequences = s.last_step_sequences;
+  out.time_to_first_token = to_histogram(s.time_to_first_token);
+  out.time_per_output_token = to_histogram(s.time_per_output_token);
+  out.step_time = to_histogram(s.step_time);
+  out.queue_time = to_histogram(s.queue_time);
+  return out;
+}
+
+} // namespace troupe::detail

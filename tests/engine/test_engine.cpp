@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// The public engine over a real, tiny model file.
+#include "engine/model_host.hpp"
+#include "troupe/engine.hpp"
+
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/test/unit_test.hpp>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+using namespace troupe;
+namespace asio = boost::asio;
+
+namespace {
+
+engine_options tiny_model() {
+  engine_options o;
+  o.model_path = TROUPE_TEST_DATA "/tiny/tiny_f16.gguf";
+  o.threads = 1;
+  o.max_batch = 2;
+  o.max_queue = 2;
+  o.kv_memory_bytes = 4U << 20;
+  return o;
+}
+
+struct engine_test {
+  asio::io_context io{1};
+  engine one{io.get_executor(), tiny_model()};
+
+  void start() {
+    std::optional<result<void>> started;
+    one.async_start([&](result<void> r) { started = std::move(r); });
+    io.run(); // nothing else keeps it running
+    BOOST_REQUIRE(started.has_value());
+    BOOST_REQUIRE(started->has_value());
+    io.restart();
+  }
+};
+
+} // namespace
+
+BOOST_AUTO_TEST_SUITE(public_engine)
+
+BOOST_FIXTURE_TEST_CASE(a_generation_cancelled_before_it_is_accepted_gives_what_there_is, engine_test) {
+  start();
+  asio::cancellation_signal signal;
+  request what;
+  what.prompt = std::vector<std::int32_t>{1, 2, 3};
+  std::optional<result<completion>> given;
+  one.async_generate(std::move(what), asio::bind_cancellation_slot(signal.slot(), [&](result<completion> r) {
+                       given = std::move(r);
+                     }));
+  signal.emit(asio::cancellation_type::terminal); // before the executor has run
+  io.run();
+  BOOST_REQUIRE(given.has_value());
+  BOOST_REQUIRE(given->has_value());
+  BOOST_TEST(((*given)->reason == finish_reason::cancelled));
+  BOOST_TEST((*given)->token_ids.empty());
+}
+
+BOOST_AUTO_TEST_CASE(destroying_the_engine_answers_what_is_under_way) {
+  asio::io_context io{1};
+  std::optional<result<void>> started;
+  {
+    engine one(io.get_executor(), tiny_model());
+    one.async_start([&](result<void> r) { started = std::move(r); });
+  }
+  io.run();
+  BOOST_REQUIRE(started.has_value());
+  BOOST_TEST((!*started && started->error().code == errc::shutdown));
+}
+
+BOOST_AUTO_TEST_CASE(a_chat_template_that_cannot_be_read_is_told_to_whoever_chats) {
+  char dir[] = "/tmp/troupe-chat-XXXXXX";
+  BOOST_REQUIRE(mkdtemp(dir) != nullptr);
+  std::ifstream in(tiny_model().model_path, std::ios::binary);
+  std::string bytes((std::istreambuf_iterator<char>(in)), {});
+  const auto at = bytes.find("{% endif %}");
+  BOOST_REQUIRE(at != std::string::npos);
+  bytes.replace(at, 11, "{% andif %}");
+  engine_options o = tiny_model();
+  o.model_path = std::string(dir) + "/m.gguf";
+  std::ofstream(o.model_path, std::ios::binary) << bytes;
+  const auto host = detail::load_model_host(o, {});
+  BOOST_REQUIRE(host.has_value());
+  chat_prompt chat;
+  chat.messages.push_back({"user", "hello"});
+  const auto rendered = (*host)->render(chat);
+  BOOST_REQUIRE(!rendered);
+  BOOST_TEST((rendered.error().code == errc::bad_template));
+  BOOST_TEST(rendered.error().message.find("andif") != std::string::npos);
+  std::filesystem::remove_all(dir);
+}
+
+BOOST_AUTO_TEST_CASE(a_loading_that_is_asked_to_stop_ends_as_shutdown) {
+  std::stop_source stop;
+  stop.request_stop();
+  const auto host = detail::load_model_host(tiny_model(), stop.get_token());
+  BOOST_REQUIRE(!host);
+  BOOST_TEST((host.error().code == errc::shutdown));
+}
+
+BOOST_AUTO_TEST_SUITE_END()
