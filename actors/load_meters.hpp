@@ -104,7 +104,7 @@ class output_forecast {
   std::uint32_t samples_ = 0;
 };
 
-/// Latencies in seconds; `counts[i]` are samples <= `bounds[i]`, the last has no bound. As troupe::histogram.
+/// Latencies in seconds, each counted in one bucket. As troupe::histogram.
 struct latency_histogram {
   static constexpr std::array<double, 14> bounds{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,
                                                  0.25,  0.5,    1,     2.5,  5,     10,   60};
