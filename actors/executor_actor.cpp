@@ -30,6 +30,9 @@ void executor_actor::submit(kernels::step_input input) {
     refused.result.failed = true;
     refused.result.failure = "not submitted"; // short: needs no memory
     core_.on(std::move(refused), now(), effects_);
+  } catch (...) { // nothing that a step's failure stands for: the actor ends, and no step runs
+    cast_->backend_busy = false;
+    throw;
   }
 }
 

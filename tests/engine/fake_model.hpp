@@ -31,6 +31,9 @@ inline std::vector<std::int32_t> answer_alone(const std::vector<std::int32_t>& p
   return {all.begin() + static_cast<std::ptrdiff_t>(prompt.size()), all.end()};
 }
 
+/// Thrown by a step that brings the executor actor down.
+struct crash {};
+
 /// Answers at once on the given executor, or when told to if `held`.
 class fake_backend final : public kernels::backend {
  public:
@@ -40,7 +43,7 @@ class fake_backend final : public kernels::backend {
   void submit(
       std::shared_ptr<const kernels::step_program>, kernels::step_input input,
       std::function<void(kernels::step_result)> done) override {
-    if (throw_steps > 0 && throw_steps-- > 0) throw std::runtime_error("told to crash");
+    if (throw_steps > 0 && throw_steps-- > 0) throw crash{}; // no std::exception, which would be a failed step
     ++steps;
     most_sequences = std::max(most_sequences, input.sequences.size());
     kernels::step_result r;
