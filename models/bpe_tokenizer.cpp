@@ -83,7 +83,7 @@ class word_cache {
 
  private:
   static constexpr std::size_t worthwhile_bytes = 2048; // below, clearing the slots costs more than merging
-  static constexpr std::size_t slot_count = 1u << 14;   // 512 KiB: stays in the second-level cache
+  static constexpr std::size_t slot_count = 1u << 14;   // 384 KiB of entries: stays in the second-level cache
   static constexpr std::size_t longest_word = 64;
   std::vector<entry> slots_;
 };
@@ -254,7 +254,7 @@ struct bpe_tokenizer::encoding {
 };
 
 result<std::vector<token_id>>
-bpe_tokenizer::encode(std::string_view text, const encode_options& options) const {
+bpe_tokenizer::encode(std::string_view text, const encode_options& options) const try {
   if (text.size() > max_text_bytes) {
     return error{
         errc::bad_request,
@@ -277,6 +277,8 @@ bpe_tokenizer::encode(std::string_view text, const encode_options& options) cons
   if (options.add_eos && v.eos && (e.ids.empty() || e.ids.back() != *v.eos)) e.ids.push_back(*v.eos);
   if (auto ok = e.within_limit(); !ok) return ok.error();
   return std::move(e.ids);
+} catch (const std::bad_alloc&) {
+  return error{errc::no_memory, "no memory to tokenise " + std::to_string(text.size()) + " bytes", {}, 0};
 }
 
 } // namespace

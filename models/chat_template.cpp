@@ -2,6 +2,8 @@
 // A model's chat template.
 #include "models/chat_template.hpp"
 
+#include <new>
+
 namespace troupe::models {
 
 result<chat_template> chat_template::compile(std::string_view source) {
@@ -11,12 +13,15 @@ result<chat_template> chat_template::compile(std::string_view source) {
 }
 
 result<jinja::rendered_text>
-chat_template::render(const chat_context& context, const jinja::limits& bounds) const {
+chat_template::render(const chat_context& context, const jinja::limits& bounds) const try {
   jinja::heap names;
   jinja::dict_object& variables = *names.make_dict();
   const auto set = [&](std::string_view name, jinja::value v) {
     variables.set(jinja::value::of(names.make_text(name)), v);
   };
+  // What the request holds is not the template's to change, however the caller made it.
+  for (const jinja::value& given : {context.messages, context.tools})
+    if (given.is_list()) given.as_list().frozen = true;
   set("messages", context.messages);
   if (!context.tools.is_undefined()) set("tools", context.tools);
   set("add_generation_prompt", jinja::value::of(context.add_generation_prompt));
@@ -26,6 +31,8 @@ chat_template::render(const chat_context& context, const jinja::limits& bounds) 
     for (const auto& [key, v] : context.extra.as_dict().entries) variables.set(key, v);
   }
   return template_.render(variables, context.now, bounds);
+} catch (const std::bad_alloc&) {
+  return error{errc::no_memory, "no memory to render a template", {}, 0};
 }
 
 } // namespace troupe::models

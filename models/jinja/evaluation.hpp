@@ -50,7 +50,7 @@ struct function_object {
 /// State of one render. Thread: one at a time.
 class evaluation {
  public:
-  evaluation(const limits& bounds, const std::tm& now) noexcept :
+  evaluation(const limits& bounds, const std::tm& now) :
       bounds_(bounds), now_(now), heap_(bounds.memory_bytes) {}
   virtual ~evaluation() = default;
 
@@ -60,8 +60,11 @@ class evaluation {
 
   /// Counts `n` steps of work. Throws template_failure when the bound is passed.
   void step(std::uint64_t n = 1) {
+    if (n > bounds_.steps - steps_) {
+      steps_ = bounds_.steps;
+      fail("the template runs for more steps than allowed");
+    }
     steps_ += n;
-    if (steps_ > bounds_.steps) fail("the template runs for more steps than allowed");
   }
 
   /// Counts the work of looking for `part_bytes` in `text_bytes`: usually linear, at worst their product.

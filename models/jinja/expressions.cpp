@@ -81,9 +81,7 @@ value interpreter::evaluate_dict(const expression& e) {
   for (std::size_t i = 0; i < e.operands.size(); i += 2) {
     const value key = evaluate(*e.operands[i]);
     const value item = evaluate(*e.operands[i + 1]);
-    if (!is_hashable(key)) fail("unhashable type: '" + std::string(type_name(key)) + "'");
-    memory().charge(2 * sizeof(std::pair<value, value>));
-    made->set(key, item);
+    set_item(*this, *made, key, item);
   }
   return value::of(made);
 }
@@ -121,6 +119,7 @@ arguments interpreter::evaluate_arguments(const call_syntax& syntax) {
   if (syntax.unpacked_dict) {
     const value d = evaluate(*syntax.unpacked_dict);
     if (!d.is_dict()) fail("argument after ** must be a mapping, not " + std::string(type_name(d)));
+    memory().charge(d.as_dict().entries.size(), sizeof(a.named[0]));
     for (const auto& [key, v] : d.as_dict().entries) {
       if (!key.is_text()) fail("keywords must be strings");
       a.named.emplace_back(&key.as_text(), v);

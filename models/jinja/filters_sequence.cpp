@@ -78,6 +78,7 @@ value filter_first(evaluation& e, const value& input, const arguments& a) {
   if (input.is_list() && input.as_list().form == list_form::generator) {
     list_object& l = input.as_list();
     if (!l.consumed && !l.items.empty()) { // takes one, leaves the rest
+      e.step(1 + l.items.size() / 16);
       const value first = l.items.front();
       l.items.erase(l.items.begin());
       return first;
@@ -176,7 +177,7 @@ value filter_unique(evaluation& e, const value& input, const arguments& a) {
     e.step();
     value key = follow(e, item, b.has(1) ? *b.at(1) : value::none(), nullptr);
     if (!b.flag(0, false)) key = without_case(e, key);
-    if (!is_hashable(key)) e.fail("unhashable type: '" + std::string(type_name(key)) + "'");
+    if (!is_hashable(e, key)) e.fail("unhashable type: '" + std::string(type_name(key)) + "'");
     if (seen.insert(key).second) out.push_back(item);
   }
   return e.list(std::move(out), list_form::generator);
@@ -221,7 +222,7 @@ value filter_batch(evaluation& e, const value& input, const arguments& a) {
   }
   if (!row.empty()) {
     if (b.has(1) && !b.at(1)->is_none() && static_cast<std::int64_t>(row.size()) < count) {
-      e.memory().charge(static_cast<std::size_t>(count) * sizeof(value));
+      e.memory().charge(static_cast<std::size_t>(count), sizeof(value));
       row.resize(static_cast<std::size_t>(count), *b.at(1));
     }
     rows.push_back(e.list(std::move(row)));
@@ -235,7 +236,7 @@ value filter_slice(evaluation& e, const value& input, const arguments& a) {
   const std::int64_t slices = b.integer(0, 1);
   if (slices <= 0) e.fail("integer division or modulo by zero");
   e.step(static_cast<std::uint64_t>(slices));
-  e.memory().charge(static_cast<std::size_t>(slices) * sizeof(list_object));
+  e.memory().charge(static_cast<std::size_t>(slices), sizeof(list_object));
   const auto n = static_cast<std::size_t>(slices);
   std::vector<value> out;
   std::size_t at = 0;
@@ -279,7 +280,8 @@ value filter_attr(evaluation& e, const value& input, const arguments& a) {
   return value::undefined(e.memory().make_text("'dict object' has no attribute " + quote(b.text(0).bytes)));
 }
 
-arguments tail(const arguments& a, std::size_t from) {
+arguments tail(evaluation& e, const arguments& a, std::size_t from) {
+  e.memory().charge((a.positional.size() - from) * sizeof(value) + a.named.size() * sizeof(a.named[0]));
   arguments out;
   out.positional.assign(a.positional.begin() + static_cast<std::ptrdiff_t>(from), a.positional.end());
   out.named = a.named;
@@ -287,6 +289,7 @@ arguments tail(const arguments& a, std::size_t from) {
 }
 
 value filter_map(evaluation& e, const value& input, const arguments& a) {
+  const evaluation::nesting nested(e); // map of map of map
   std::vector<value> items;
   if (truth(input)) items = iterate(e, input);
   if (a.positional.empty()) {
@@ -300,7 +303,7 @@ value filter_map(evaluation& e, const value& input, const arguments& a) {
   const std::string& name = to_text(e, a.positional[0]).bytes;
   const filter_function filter = find_filter(name);
   if (!filter) e.fail("No filter named '" + name + "'.");
-  const arguments rest = tail(a, 1);
+  const arguments rest = tail(e, a, 1);
   for (value& item : items) {
     e.step();
     item = filter(e, item, rest);
@@ -323,7 +326,7 @@ value filter_select(evaluation& e, const value& input, const arguments& a) {
     const std::string& name = to_text(e, a.positional[off]).bytes;
     test = find_test(name);
     if (!test) e.fail("No test named '" + name + "'.");
-    rest = tail(a, off + 1);
+    rest = tail(e, a, off + 1);
   }
   for (const value& item : iterate(e, input)) {
     e.step();

@@ -2,6 +2,7 @@
 // Filters that make texts and numbers.
 #include "models/jinja/filter_table.hpp"
 #include "models/jinja/format.hpp"
+#include "models/jinja/number_text.hpp"
 #include "models/jinja/operators.hpp"
 #include "models/jinja/text_operations.hpp"
 #include "models/jinja/unicode.hpp"
@@ -245,7 +246,7 @@ std::optional<double> read_real(std::string_view text) {
   const auto parsed = std::from_chars(lower.data(), lower.data() + lower.size(), d);
   if (parsed.ptr != lower.data() + lower.size()) return std::nullopt;
   if (parsed.ec == std::errc::result_out_of_range) {
-    d = lower.find("e-") != std::string::npos ? 0 : std::numeric_limits<double>::infinity();
+    d = beyond_range(lower);
   } else if (parsed.ec != std::errc()) {
     return std::nullopt;
   }
@@ -325,9 +326,24 @@ value filter_abs(evaluation& e, const value& input, const arguments& a) {
   e.fail("bad operand type for abs(): '" + std::string(type_name(input)) + "'");
 }
 
+/// Half to even at 10^-places, which is above 1.
+std::int64_t round_integer(evaluation& e, std::int64_t i, std::int64_t places) {
+  if (places < -19) return 0; // half of 10^20 is above every integer
+  std::uint64_t unit = 1;
+  for (std::int64_t n = places; n < 0; ++n) unit *= 10;
+  const std::uint64_t size = i < 0 ? -static_cast<std::uint64_t>(i) : static_cast<std::uint64_t>(i);
+  const std::uint64_t rest = size % unit, to_next = unit - rest;
+  const bool up = rest > to_next || (rest == to_next && size / unit % 2 != 0);
+  std::uint64_t rounded = 0;
+  const std::uint64_t largest = static_cast<std::uint64_t>(INT64_MAX) + (i < 0 ? 1 : 0);
+  if (__builtin_add_overflow(size - rest, up ? unit : 0, &rounded) || rounded > largest)
+    e.fail("an integer does not fit 64 bits");
+  return static_cast<std::int64_t>(i < 0 ? -rounded : rounded);
+}
+
 /// Half to even at a decimal place, decided on the exact value.
-double round_real(double d, std::int64_t places) {
-  if (!std::isfinite(d) || places > 300) return d;
+double round_real(evaluation& e, double d, std::int64_t places) {
+  if (!std::isfinite(d) || places > 323) return d;
   if (places < -308) return std::copysign(0.0, d);
   if (places >= 0) { // printf rounds the exact binary value half to even
     std::string text(400 + static_cast<std::size_t>(places), '\0');
@@ -337,7 +353,19 @@ double round_real(double d, std::int64_t places) {
     return out;
   }
   const double unit = std::pow(10.0, static_cast<double>(-places));
-  return std::nearbyint(d / unit) * unit;
+  const double out = std::nearbyint(d / unit) * unit;
+  if (std::isinf(out)) e.fail("rounded value too large to represent");
+  return out;
+}
+
+/// floor and ceil at a decimal place.
+double round_towards(evaluation& e, double d, std::int64_t places, bool up) {
+  if (places > 308) e.fail("int too large to convert to float");
+  const double unit = std::pow(10.0, static_cast<double>(places));
+  if (unit == 0) e.fail("float division by zero");
+  const double scaled = d * unit;
+  if (!std::isfinite(scaled)) e.fail("cannot convert float infinity or NaN to integer");
+  return (up ? std::ceil(scaled) : std::floor(scaled)) / unit;
 }
 
 value filter_round(evaluation& e, const value& input, const arguments& a) {
@@ -350,13 +378,10 @@ value filter_round(evaluation& e, const value& input, const arguments& a) {
   if (!input.is_number())
     e.fail("type " + std::string(type_name(input)) + " doesn't define __round__ method");
   if (method == "common") {
-    if (!input.is_integral()) return value::of(round_real(input.as_real(), places));
-    if (places >= 0) return value::of(input.as_integer());
-    return value::of(static_cast<std::int64_t>(round_real(input.as_real(), places)));
+    if (!input.is_integral()) return value::of(round_real(e, input.as_real(), places));
+    return value::of(places >= 0 ? input.as_integer() : round_integer(e, input.as_integer(), places));
   }
-  const double unit = std::pow(10.0, static_cast<double>(places));
-  const double scaled = input.as_real() * unit;
-  return value::of((method == "ceil" ? std::ceil(scaled) : std::floor(scaled)) / unit);
+  return value::of(round_towards(e, input.as_real(), places, method == "ceil"));
 }
 
 constexpr filter_entry text_filter_table[] = {

@@ -435,6 +435,7 @@ value format_percent(evaluation& e, const text_object& pattern, const value& ope
   text_builder out;
   std::size_t at = 0;
   const std::string& text = pattern.bytes;
+  e.step(scan_steps(text.size()));
   while (at < text.size()) {
     const std::size_t mark = std::min(text.find('%', at), text.size());
     e.memory().charge(mark - at);
@@ -527,6 +528,7 @@ value format_braces(evaluation& e, const text_object& pattern, const arguments& 
       e.fail("format(): numbered and unnumbered fields cannot be mixed");
     }
     counted = counted || numbered;
+    e.step(1 + a.named.size() / 16);
     if (field.empty()) {
       ++next;
     } else if (

@@ -30,12 +30,7 @@ value range(evaluation& e, const arguments& a) {
 void set_all(evaluation& e, dict_object& d, const arguments& a) {
   if (a.positional.size() > 1)
     e.fail("expected at most 1 argument, got " + std::to_string(a.positional.size()));
-  const auto set = [&](const value& key, const value& item) {
-    if (!is_hashable(key)) e.fail("unhashable type: '" + std::string(type_name(key)) + "'");
-    e.step();
-    e.memory().charge(2 * sizeof(std::pair<value, value>));
-    d.set(key, item);
-  };
+  const auto set = [&](const value& key, const value& item) { set_item(e, d, key, item); };
   for (const value& from : a.positional) {
     if (from.is_dict()) {
       for (const auto& [key, item] : from.as_dict().entries) set(key, item);

@@ -78,6 +78,7 @@ value interpreter::look_up(const expression& e) {
     }
   }
   const text_object& name = *tree_.names[e.id];
+  step(name.bytes.size() / 64);
   if (const value* v = variables_.find(name.bytes)) return *v;
   if (const global_function global = find_global(name.bytes)) {
     auto* f = memory().make<function_object>();
@@ -107,8 +108,7 @@ void interpreter::assign(const assign_target& target, const value& v) {
   name.id = target.id;
   const value space = look_up(name);
   if (!space.is(value_type::space)) fail("cannot assign attribute on non-namespace object");
-  memory().charge(2 * sizeof(std::pair<value, value>));
-  space.as_space().attributes.set(value::of(target.attribute), v);
+  set_item(*this, space.as_space().attributes, value::of(target.attribute), v);
 }
 
 // Statements.
@@ -139,8 +139,7 @@ interpreter::flow interpreter::run(const statement& s) {
     assign(s.target, evaluate(*s.head));
     return flow::next;
   case statement_kind::set_block:
-    run_set_block(s);
-    return flow::next;
+    return run_set_block(s);
   case statement_kind::macro:
     define(*scope_, s.id, value::of(make_macro(s, tree_.names[s.id]->bytes)));
     return flow::next;
@@ -148,8 +147,7 @@ interpreter::flow interpreter::run(const statement& s) {
     run_call_block(s);
     return flow::next;
   case statement_kind::filter_block:
-    run_filter_block(s);
-    return flow::next;
+    return run_filter_block(s);
   case statement_kind::scope:
   case statement_kind::generation:
     return run_scope(s);
@@ -171,8 +169,7 @@ interpreter::flow interpreter::run_if(const statement& s) {
 interpreter::flow interpreter::run_for(const statement& s) {
   std::vector<value> items = iterate(*this, evaluate(*s.head));
   if (s.condition) items = filtered(s, std::move(items));
-  run_loop(s, items, 0);
-  return flow::next;
+  return run_loop(s, items, 0);
 }
 
 std::vector<value> interpreter::filtered(const statement& s, std::vector<value> items) {
@@ -189,7 +186,8 @@ std::vector<value> interpreter::filtered(const statement& s, std::vector<value> 
   return kept;
 }
 
-void interpreter::run_loop(const statement& s, const std::vector<value>& items, std::int64_t depth0) {
+interpreter::flow
+interpreter::run_loop(const statement& s, const std::vector<value>& items, std::int64_t depth0) {
   scope* const outer = scope_;
   memory().charge(items.size() * sizeof(value));
   auto* loop = memory().make<loop_object>();
@@ -217,35 +215,43 @@ void interpreter::run_loop(const statement& s, const std::vector<value>& items, 
     finished_one = finished_one || f == flow::next;
   }
   // As in Jinja: `else` runs unless some turn came to its end, which a break or continue prevents.
+  flow out = flow::next;
   if (!finished_one && !s.otherwise.empty()) {
     scope_ = open_scope(outer);
     open_names(s.unset_otherwise);
-    run(s.otherwise);
+    out = run(s.otherwise);
   }
   scope_ = outer;
+  return out;
 }
 
-text_builder interpreter::capture_body(const statement& s) {
-  text_builder body;
+interpreter::flow interpreter::capture_body(const statement& s, text_builder& body) {
   scope* const outer = scope_;
   scope_ = open_scope(outer);
   open_names(s.unset);
+  flow f = flow::next;
   {
     const redirect to(*this, body);
-    run(s.body);
+    f = run(s.body);
   }
   scope_ = outer;
-  return body;
+  return f;
 }
 
-void interpreter::run_set_block(const statement& s) {
-  value v = text(capture_body(s));
+interpreter::flow interpreter::run_set_block(const statement& s) {
+  text_builder body;
+  if (const flow f = capture_body(s, body); f != flow::next) return f;
+  value v = text(std::move(body));
   if (s.head) v = filter_chain(*s.head, v);
   assign(s.target, v);
+  return flow::next;
 }
 
-void interpreter::run_filter_block(const statement& s) {
-  emit(filter_chain(*s.head, text(capture_body(s))));
+interpreter::flow interpreter::run_filter_block(const statement& s) {
+  text_builder body;
+  if (const flow f = capture_body(s, body); f != flow::next) return f;
+  emit(filter_chain(*s.head, text(std::move(body))));
+  return flow::next;
 }
 
 interpreter::flow interpreter::run_scope(const statement& s) {
@@ -309,7 +315,7 @@ value interpreter::call_macro(const function_object& f, const arguments& a) {
     if (m.uses_caller && name->bytes == "caller") {
       caller = v;
     } else if (rest) {
-      rest->set(value::of(name), v);
+      set_item(*this, *rest, value::of(name), v);
     } else {
       fail(quoted + " takes no keyword argument '" + name->bytes + "'");
     }

@@ -43,13 +43,15 @@ class interpreter final : public evaluation {
   flow run(const statement& s);
   flow run_if(const statement& s);
   flow run_for(const statement& s);
-  /// What the body writes, in a scope of its own.
-  text_builder capture_body(const statement& s);
-  void run_set_block(const statement& s);
+  /// Runs the body in a scope of its own; what it writes goes to `body`.
+  flow capture_body(const statement& s, text_builder& body);
+  // A break or continue inside a block leaves it without its value, as it does in Jinja.
+  flow run_set_block(const statement& s);
   void run_call_block(const statement& s);
-  void run_filter_block(const statement& s);
+  flow run_filter_block(const statement& s);
   flow run_scope(const statement& s);
-  void run_loop(const statement& s, const std::vector<value>& items, std::int64_t depth0);
+  /// What flows out of `else`, which belongs to the loop around.
+  flow run_loop(const statement& s, const std::vector<value>& items, std::int64_t depth0);
   std::vector<value> filtered(const statement& s, std::vector<value> items);
   void emit(const value& v);
   void emit(const text_object& t);

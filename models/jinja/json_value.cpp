@@ -4,6 +4,8 @@
 
 #include <boost/json/value.hpp>
 
+#include <new>
+
 namespace troupe::models::jinja {
 namespace {
 
@@ -52,6 +54,8 @@ result<value> from_json(heap& into, const boost::json::value& v, bool trusted) {
     return error{errc::bad_request, "an integer in the request does not fit 64 bits", {}, 0};
   } catch (const template_failure&) {
     return error{errc::no_memory, "the request's values need more memory than allowed", {}, 0};
+  } catch (const std::bad_alloc&) {
+    return error{errc::no_memory, "no memory for the request's values", {}, 0};
   }
 }
 

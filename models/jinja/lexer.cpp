@@ -2,6 +2,8 @@
 // Template source to tokens, with Jinja's rules for white space around tags.
 #include "models/jinja/lexer.hpp"
 
+#include "models/jinja/number_text.hpp"
+
 #include "models/jinja/unicode.hpp"
 #include "models/utf8.hpp"
 
@@ -300,11 +302,8 @@ class lexer {
     }
     token t{token_kind::real, line_, text, 0, 0};
     const auto parsed = std::from_chars(text.data(), text.data() + text.size(), t.real);
-    if (parsed.ec == std::errc::result_out_of_range) {
-      // Too large is infinity, too small zero, as in Python.
-      const bool small = text.find("e-") != std::string::npos || text.starts_with("0.");
-      t.real = small ? 0.0 : std::numeric_limits<double>::infinity();
-    }
+    // Too large is infinity, too small zero, as in Python.
+    if (parsed.ec == std::errc::result_out_of_range) t.real = beyond_range(text);
     tokens_.push_back(std::move(t));
     at_ = end;
   }

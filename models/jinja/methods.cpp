@@ -121,6 +121,7 @@ value affix_method(evaluation& e, const value& self, const arguments& a) {
           std::string(type_name(affix)));
     }
     if (!range) return false;
+    e.step(scan_steps(affix.as_text().bytes.size()));
     const std::string_view part = std::string_view(t.bytes).substr(range->begin, range->end - range->begin);
     return End ? part.ends_with(affix.as_text().bytes) : part.starts_with(affix.as_text().bytes);
   };
@@ -209,6 +210,7 @@ value remove_affix(evaluation& e, const value& self, const arguments& a) {
   const bound_arguments b(e, End ? "removesuffix" : "removeprefix", a, {"affix"}, 1);
   const text_object& t = self.as_text();
   const text_object& affix = b.text(0);
+  e.step(scan_steps(affix.bytes.size()));
   const bool there = End ? t.bytes.ends_with(affix.bytes) : t.bytes.starts_with(affix.bytes);
   if (!there || affix.bytes.empty()) return self;
   return End ? text_range(e, t, 0, t.length - affix.length) : text_range(e, t, affix.length, t.length);
@@ -225,9 +227,10 @@ value zfill_method(evaluation& e, const value& self, const arguments& a) {
   const bound_arguments b(e, "zfill", a, {"width"}, 1);
   const text_object& t = self.as_text();
   const bool sign = t.bytes.starts_with('-') || t.bytes.starts_with('+');
-  if (!sign) return justify(e, t, b.integer(0, 0), "0", true, false);
+  const std::int64_t width = std::max<std::int64_t>(b.integer(0, 0), 0);
+  if (!sign) return justify(e, t, width, "0", true, false);
   const value digits = text_range(e, t, 1, t.length);
-  const value filled = justify(e, digits.as_text(), b.integer(0, 0) - 1, "0", true, false);
+  const value filled = justify(e, digits.as_text(), width - 1, "0", true, false);
   text_builder out;
   out.append(t, 0, 1);
   out.append(filled.as_text());
@@ -300,22 +303,16 @@ value values_method(evaluation& e, const value& self, const arguments& a) {
   return e.list(std::move(items), list_form::values);
 }
 
-const value& hashable_key(evaluation& e, const bound_arguments& b) {
-  if (!is_hashable(*b.at(0))) e.fail("unhashable type: '" + std::string(type_name(*b.at(0))) + "'");
-  return *b.at(0);
-}
-
 value get_method(evaluation& e, const value& self, const arguments& a) {
   const bound_arguments b(e, "get", a, {"key", "default"}, 1);
-  if (const value* found = self.as_dict().find(hashable_key(e, b))) return *found;
+  if (const value* found = find_item(e, self.as_dict(), *b.at(0))) return *found;
   return b.has(1) ? *b.at(1) : value::none();
 }
 
 value copy_dict(evaluation& e, const value& self, const arguments& a) {
   const bound_arguments none(e, "copy", a, {});
   dict_object* made = e.memory().make_dict();
-  e.memory().charge(self.as_dict().entries.size() * sizeof(std::pair<value, value>));
-  for (const auto& [key, item] : self.as_dict().entries) made->set(key, item);
+  for (const auto& [key, item] : self.as_dict().entries) set_item(e, *made, key, item);
   return value::of(made);
 }
 
@@ -323,7 +320,7 @@ value pop_dict(evaluation& e, const value& self, const arguments& a) {
   const bound_arguments b(e, "pop", a, {"key", "default"}, 1);
   dict_object& d = changeable_dict(e, self);
   e.step(d.entries.size());
-  if (const value* found = d.find(hashable_key(e, b))) {
+  if (const value* found = find_item(e, d, *b.at(0))) {
     const value taken = *found;
     d.erase(*b.at(0));
     return taken;
@@ -336,17 +333,13 @@ value pop_dict(evaluation& e, const value& self, const arguments& a) {
 
 value update_dict(evaluation& e, const value& self, const arguments& a) {
   dict_object& d = changeable_dict(e, self);
-  const auto set = [&](const value& key, const value& item) {
-    e.step();
-    e.memory().charge(sizeof(std::pair<value, value>) * 2);
-    d.set(key, item);
-  };
   for (const value& other : a.positional) {
     if (!other.is_dict()) e.fail("update() takes mappings, not '" + std::string(type_name(other)) + "'");
+    e.memory().charge(other.as_dict().entries.size(), sizeof(std::pair<value, value>));
     const auto entries = other.as_dict().entries; // it may be the same dictionary
-    for (const auto& [key, item] : entries) set(key, item);
+    for (const auto& [key, item] : entries) set_item(e, d, key, item);
   }
-  for (const auto& [name, item] : a.named) set(value::of(name), item);
+  for (const auto& [name, item] : a.named) set_item(e, d, value::of(name), item);
   return value::none();
 }
 

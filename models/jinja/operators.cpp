@@ -145,7 +145,7 @@ bool equal(evaluation& e, const value& a, const value& b) {
     if (x.entries.size() != y.entries.size()) return false;
     const evaluation::nesting nested(e);
     for (const auto& [key, item] : x.entries) {
-      const value* other = y.find(key);
+      const value* other = find_item(e, y, key);
       if (!other || !equal(e, item, *other)) return false;
     }
     return true;
@@ -212,14 +212,50 @@ bool contains(evaluation& e, const value& container, const value& item) {
     }
     return false;
   case value_type::dict:
-    if (!is_hashable(item)) e.fail("unhashable type: '" + std::string(type_name(item)) + "'");
-    e.step(item.is_text() ? scan_steps(item.as_text().bytes.size()) : 1);
-    return container.as_dict().find(item) != nullptr;
+    return find_item(e, container.as_dict(), item) != nullptr;
   case value_type::undefined:
     return false;
   default:
     e.fail("argument of type '" + std::string(type_name(container)) + "' is not iterable");
   }
+}
+
+namespace {
+
+/// Counts a step for each part of a key. Parts may be shared, so that few objects make a large key.
+bool count_key(evaluation& e, const value& v, int depth) {
+  e.step(v.is_text() ? scan_steps(v.as_text().bytes.size()) : 1);
+  if (v.is_dict() || v.is(value_type::space)) return false;
+  if (!v.is_list()) return true;
+  const list_object& l = v.as_list();
+  if (l.form == list_form::range) {
+    e.step(l.items.size());
+    return true;
+  }
+  if (l.form != list_form::tuple || depth == max_key_depth) return false;
+  return std::all_of(
+      l.items.begin(), l.items.end(), [&](const value& item) { return count_key(e, item, depth + 1); });
+}
+
+void check_key(evaluation& e, const value& key) {
+  if (!is_hashable(e, key)) e.fail("unhashable type: '" + std::string(type_name(key)) + "'");
+}
+
+} // namespace
+
+bool is_hashable(evaluation& e, const value& key) {
+  return count_key(e, key, 0);
+}
+
+const value* find_item(evaluation& e, const dict_object& d, const value& key) {
+  check_key(e, key);
+  return d.find(key);
+}
+
+void set_item(evaluation& e, dict_object& d, const value& key, const value& item) {
+  check_key(e, key);
+  e.memory().charge(2 * sizeof(std::pair<value, value>));
+  d.set(key, item);
 }
 
 std::vector<value> iterate(evaluation& e, const value& v) {

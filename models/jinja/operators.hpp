@@ -22,6 +22,12 @@ bool contains(evaluation& e, const value& container, const value& item);
 value arithmetic(evaluation& e, operation op, const value& a, const value& b);
 value negate(evaluation& e, const value& v);
 
+/// Whether `key` can be one of a dictionary. Counts the work of hashing it.
+bool is_hashable(evaluation& e, const value& key);
+/// Null when it is not there. Throws for what cannot be a key.
+const value* find_item(evaluation& e, const dict_object& d, const value& key);
+void set_item(evaluation& e, dict_object& d, const value& key, const value& item);
+
 /// As Python's messages write it; "?" for an operation that never fails on its operands.
 std::string_view symbol_of(operation op) noexcept;
 

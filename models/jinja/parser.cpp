@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Template source to syntax tree: recursive descent, Jinja's precedence. One grammar, so longer than usual: its rules
-// call each other in a circle and share the depth bound.
+// Template source to syntax tree: recursive descent, Jinja's precedence. One grammar, so longer than usual:
+// its rules call each other in a circle and share the depth bound.
 #include "models/jinja/parser.hpp"
 
 #include "models/jinja/lexer.hpp"
@@ -295,7 +295,12 @@ class parser {
     ++loops_;
     s->body = scope_until({"endfor", "else"});
     --loops_;
-    if (skip_name("else")) s->otherwise = scope_until({"endfor"});
+    if (skip_name(
+            "else")) { // belongs to the loop around, except that a recursive loop is a function of its own
+      const std::size_t loops = s->recursive ? std::exchange(loops_, 0) : loops_;
+      s->otherwise = scope_until({"endfor"});
+      loops_ = loops;
+    }
     expect_name("endfor");
     return s;
   }

@@ -63,6 +63,7 @@ std::optional<std::size_t> resolve_index(std::int64_t i, std::size_t size) noexc
 
 value get_attribute(evaluation& e, const value& v, const text_object& name) {
   if (v.is_undefined()) e.fail_undefined(v);
+  e.step(name.bytes.size() / 64);
   if (const value method = bound_method(e, v, name); !method.is_undefined()) return method;
   if (v.is_dict()) {
     if (const value* found = v.as_dict().find(name.bytes)) return *found;
@@ -73,8 +74,7 @@ value get_attribute(evaluation& e, const value& v, const text_object& name) {
 value get_item(evaluation& e, const value& v, const value& key) {
   if (v.is_undefined()) e.fail_undefined(v);
   if (v.is_dict()) {
-    e.step(key.is_text() ? scan_steps(key.as_text().bytes.size()) : 1);
-    if (is_hashable(key)) {
+    if (is_hashable(e, key)) {
       if (const value* found = v.as_dict().find(key)) return *found;
     }
   } else if (v.is_list() && key.is_integral() && is_subscriptable(v.as_list())) {

@@ -8,6 +8,7 @@
 #include "models/utf8.hpp"
 
 #include <algorithm>
+#include <exception>
 #include <new>
 
 namespace troupe::models::jinja {
@@ -45,6 +46,8 @@ result<compiled_template> compiled_template::compile(std::string_view source) {
     return template_error(e.line, e.message);
   } catch (const std::bad_alloc&) {
     return error{errc::no_memory, "no memory to compile a template", {}, 0};
+  } catch (const std::exception& e) { // a length that no container has
+    return template_error(1, e.what());
   }
 }
 
@@ -64,6 +67,8 @@ compiled_template::render(const dict_object& variables, const std::tm& now, cons
     return template_error(line, e.what());
   } catch (const std::bad_alloc&) {
     return error{errc::no_memory, "no memory to render a template", {}, 0};
+  } catch (const std::exception& e) { // a length that no container has
+    return template_error(line, e.what());
   }
 }
 

@@ -128,7 +128,7 @@ bool order(evaluation& e, const value& v, const value& other) {
 
 /// A name of a table: what cannot be a key of one is an error, as in Python.
 void check_name(evaluation& e, const value& v) {
-  if (!is_hashable(v)) e.fail("unhashable type: '" + std::string(type_name(v)) + "'");
+  if (!is_hashable(e, v)) e.fail("unhashable type: '" + std::string(type_name(v)) + "'");
 }
 
 bool is_filter(evaluation& e, const value& v) {

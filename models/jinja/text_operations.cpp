@@ -93,6 +93,7 @@ value strip(evaluation& e, const text_object& t, const text_object* characters, 
 value split(
     evaluation& e, const text_object& t, const text_object* separator, std::int64_t limit, bool from_right) {
   e.step_search(t.bytes.size(), separator ? separator->bytes.size() : 0);
+  if (limit < 0) limit = INT64_MAX;
   std::vector<value> out;
   if (!separator) {
     split_at_space(e, t, limit, from_right, out);
@@ -161,6 +162,7 @@ value partition(evaluation& e, const text_object& t, const text_object& separato
 value replace(
     evaluation& e, const text_object& t, const text_object& from, const text_object& to, std::int64_t count) {
   e.step_search(t.bytes.size(), from.bytes.size());
+  if (count < 0) count = INT64_MAX;
   text_builder out;
   std::size_t begin = 0;
   const auto keep = [&](std::size_t end) {
@@ -221,7 +223,7 @@ value justify(
   const auto size = static_cast<std::int64_t>(t.length);
   if (width <= size) return value::of(&t);
   const auto missing = static_cast<std::size_t>(width - size);
-  e.memory().charge(missing * fill.size());
+  e.memory().charge(missing, fill.size());
   e.step(missing);
   // str.center puts the odd one on the left when the width is odd.
   std::size_t before = right ? 0 : missing;

@@ -11,18 +11,19 @@ namespace troupe::models::jinja {
 namespace {
 
 constexpr std::size_t indexed_from = 12; // a scan of fewer entries is as fast as a hash look-up
-constexpr int max_key_depth = 32;        // tuples inside tuples as keys
 
 bool keys_equal(const value& a, const value& b, int depth) noexcept {
   if (a.is_number() && b.is_number()) {
     if (a.is_integral() && b.is_integral()) return a.as_integer() == b.as_integer();
-    return a.as_real() == b.as_real();
+    // One NaN is the same key as another: keys that equal nothing would pile up in one place of an index.
+    return a.as_real() == b.as_real() || (std::isnan(a.as_real()) && std::isnan(b.as_real()));
   }
   if (a.type() != b.type()) return false;
   if (a.is_text()) return a.as_text().bytes == b.as_text().bytes;
   if (a.is_list() && depth < max_key_depth) {
     const auto &x = a.as_list().items, &y = b.as_list().items;
-    if (x.size() != y.size()) return false;
+    if (&x == &y) return true;
+    if (a.as_list().form != b.as_list().form || x.size() != y.size()) return false;
     for (std::size_t i = 0; i < x.size(); ++i) {
       if (!keys_equal(x[i], y[i], depth + 1)) return false;
     }
@@ -36,7 +37,7 @@ std::size_t mixed(std::int64_t i) noexcept {
   return static_cast<std::size_t>(x ^ x >> 32);
 }
 
-std::size_t list_hash(const list_object& l, int depth) noexcept {
+std::size_t list_hash(const list_object& l, int depth) {
   std::size_t hash = l.items.size();
   for (const value& item : l.items) {
     const bool inner = item.is_list();
@@ -44,23 +45,6 @@ std::size_t list_hash(const list_object& l, int depth) noexcept {
     hash = hash * 0x100000001B3u ^ (inner ? list_hash(item.as_list(), depth + 1) : value_hash{}(item));
   }
   return hash;
-}
-
-bool hashable(const value& v, int depth) noexcept {
-  switch (v.type()) {
-  case value_type::dict:
-  case value_type::space:
-    return false;
-  case value_type::list:
-    if (v.as_list().form == list_form::range) return true;
-    if (v.as_list().form != list_form::tuple || depth == max_key_depth) return false;
-    for (const value& item : v.as_list().items) {
-      if (!hashable(item, depth + 1)) return false;
-    }
-    return true;
-  default:
-    return true;
-  }
 }
 
 } // namespace
@@ -81,7 +65,7 @@ bool value::is_same(const value& other) const noexcept {
   }
 }
 
-std::size_t value_hash::operator()(const value& v) const noexcept {
+std::size_t value_hash::operator()(const value& v) const {
   switch (v.type()) {
   case value_type::boolean:
   case value_type::integer:
@@ -90,12 +74,16 @@ std::size_t value_hash::operator()(const value& v) const noexcept {
     const double d = v.as_real();
     // Equal numbers hash alike whatever their type.
     if (d == std::floor(d) && std::abs(d) < 9e18) return mixed(static_cast<std::int64_t>(d));
-    return std::hash<double>{}(d);
+    return std::isnan(d) ? 0 : std::hash<double>{}(d);
   }
   case value_type::text:
     return salted_hash{}(v.as_text().bytes);
   case value_type::list:
     return list_hash(v.as_list(), 0);
+  case value_type::loop:
+    return mixed(static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(&v.as_loop())));
+  case value_type::function:
+    return mixed(static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(&v.as_function())));
   default:
     return static_cast<std::size_t>(v.type());
   }
@@ -103,10 +91,6 @@ std::size_t value_hash::operator()(const value& v) const noexcept {
 
 bool key_equal::operator()(const value& a, const value& b) const noexcept {
   return keys_equal(a, b, 0);
-}
-
-bool is_hashable(const value& v) noexcept {
-  return hashable(v, 0);
 }
 
 const value* dict_object::find(const value& key) const {
@@ -146,13 +130,14 @@ void dict_object::set(const value& key, const value& v) {
 }
 
 bool dict_object::erase(const value& key) {
-  for (auto at = entries.begin(); at != entries.end(); ++at) {
-    if (!keys_equal(at->first, key, 0)) continue;
-    entries.erase(at);
-    reindex();
-    return true;
-  }
-  return false;
+  const value* const there = find(key);
+  if (!there) return false;
+  std::size_t at = 0;
+  while (&entries[at].second != there) ++at;
+  index_.erase(key); // while the key's objects are the entry's own or the caller's
+  entries.erase(entries.begin() + static_cast<std::ptrdiff_t>(at));
+  for (auto& [known, place] : index_) place -= place > at;
+  return true;
 }
 
 void dict_object::reindex() {
@@ -183,6 +168,12 @@ void text_builder::append(std::string_view bytes, bool untrusted) {
   const std::size_t at = bytes_.size();
   bytes_ += bytes;
   if (untrusted) mark(at, bytes_.size());
+}
+
+void heap::charge(std::size_t count, std::size_t each) {
+  std::size_t bytes = 0;
+  if (__builtin_mul_overflow(count, each, &bytes)) bytes = SIZE_MAX;
+  charge(bytes);
 }
 
 void heap::charge(std::size_t bytes) {

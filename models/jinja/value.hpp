@@ -165,14 +165,16 @@ struct list_object {
 };
 
 struct value_hash {
-  std::size_t operator()(const value& v) const noexcept;
+  /// Not noexcept, so that libstdc++ keeps each hash beside its key: a look-up never hashes a neighbour anew.
+  std::size_t operator()(const value& v) const;
 };
 /// Equality of hashable values (numbers across types, texts, none, tuples).
 struct key_equal {
   bool operator()(const value& a, const value& b) const noexcept;
 };
 
-/// Insertion-ordered. Keys are hashable values.
+/// Insertion-ordered. Keys are hashable values. Looking one up takes time in its size: what a template looks
+/// up goes through `find_item` and `set_item`, which count that.
 struct dict_object {
   std::vector<std::pair<value, value>> entries;
   bool frozen = false; ///< as for lists
@@ -191,8 +193,7 @@ struct space_object {
   dict_object attributes;
 };
 
-/// Whether `v` may be a dictionary key.
-bool is_hashable(const value& v) noexcept;
+constexpr int max_key_depth = 32; ///< tuples inside tuples as keys
 
 /// Raised inside the interpreter, turned into an `error` where rendering was called; never leaves the module.
 class template_failure : public std::runtime_error {
@@ -226,7 +227,7 @@ class text_builder {
 class heap {
  public:
   /// `byte_budget`: bytes that may ever be allocated; beyond it every `make_` throws template_failure.
-  explicit heap(std::size_t byte_budget = SIZE_MAX) noexcept : left_(byte_budget) {}
+  explicit heap(std::size_t byte_budget = SIZE_MAX) : left_(byte_budget) {}
 
   const text_object* make_text(std::string_view bytes, bool untrusted = false);
   const text_object* make_text(text_builder&& built, bool markup = false);
@@ -244,6 +245,8 @@ class heap {
 
   /// Counts bytes that an object of this heap is about to grow by.
   void charge(std::size_t bytes);
+  /// `count` parts of `each` bytes; a product that no number holds is more than allowed.
+  void charge(std::size_t count, std::size_t each);
 
  private:
   std::size_t left_;

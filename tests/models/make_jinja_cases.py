@@ -116,6 +116,27 @@ TEMPLATES = [
     "{{ strftime_now('%d %b %Y %H:%M:%S %A %B %j %y %p %I') }}", "{{ raise_exception('no ' ~ s) }}", "a\n\n{{ 1 +\n raise_exception('x') }}", "{{ nested|tojson(indent=4) }}", "{{ q|tojson }}{{ u|tojson(ensure_ascii=true) }}", "{{ undef|tojson }}", "{{ q }}{{ [q] }}", "{{ {'a': undef} }}", "{{ mixed|tojson }}", "{{ d.items() }}{{ d.keys() }}{{ d.values() }}",
     "{{ ls|sort }}{{ ls|sort(case_sensitive=true) }}{{ mixed|sort }}", "{{ msgs|map(attribute='role')|unique|list }}", "{{ msgs|selectattr('tool', 'defined')|list|length }}", "{{ msgs|groupby('role') }}", "{{ msgs|sum(attribute='n') }}", "{{ (msgs|last).content|length }}", "{{ msgs|map(attribute='x.y', default=1)|list }}",
     "{{ 'abc'|first }}{{ 'abc'|last }}{{ el|first }}{{ el|last }}", "{{ 'a b-c (d) it\\'s'|title }}{{ 'a b-c it\\'s'.title() }}", "{{ 2.5|round }}{{ 3.5|round }}{{ 2.675|round(2) }}{{ 25|round(-1) }}{{ 2.1|round(0, 'ceil') }}{{ 42|round }}", "{{ ' 4_2 '|int }}{{ '0x1f'|int(base=16) }}{{ '4.9'|int }}{{ 'x'|int(5) }}{{ '1e3'|float }}{{ nil|int }}",
+    # Loop controls inside blocks, and in the else of an inner loop.
+    "{% for x in l %}{% for y in el %}{% else %}{% break %}{% endfor %}{{ x }}{% endfor %}",
+    "{% for x in l %}{% for y in el %}{% else %}{% continue %}{% endfor %}{{ x }}{% else %}none{% endfor %}",
+    "{% for x in l %}{% for y in l %}{% break %}{% else %}{% continue %}{% endfor %}{{ x }}{% endfor %}",
+    "{% for x in l %}{% set y %}a{% if x == 1 %}{% break %}{% endif %}b{% endset %}{{ x }}{{ y }}{% endfor %}",
+    "{% for x in l %}{% set y %}a{% if x == 1 %}{% continue %}{% endif %}b{% endset %}{{ x }}{{ y }}{% endfor %}",
+    "{% for x in l %}{% filter upper %}a{% if x == 1 %}{% continue %}{% endif %}b{% endfilter %}{{ x }}{% endfor %}",
+    "{% for x in l %}{% filter upper %}a{% break %}b{% endfilter %}{{ x }}{% endfor %}!",
+    "{% for x in l %}{% with %}{% set z %}{% break %}{% endset %}{% endwith %}{{ x }}{% endfor %}.",
+    "{% for x in l %}{% for y in el recursive %}{% else %}{% break %}{% endfor %}{{ x }}{% endfor %}",
+    "{% for x in l %}{% macro m() %}{% break %}{% endmacro %}{{ m() }}{% endfor %}", "{% for x in el %}{% else %}{% break %}{% endfor %}",
+    # Numbers at their edges.
+    "{{ 0.5e400 }}{{ 0.0e400 }}{{ 1e-400 }}{{ 100.5e-400 }}", "{{ 1.5|round(400, 'floor') }}", "{{ 1.5|round(-400, 'ceil') }}", "{{ 1e300|round(300, 'ceil') }}", "{{ 1|round(308, 'floor') }}",
+    "{{ 1234|round(-2) }} {{ 1250|round(-2) }} {{ 1350|round(-2) }} {{ neg|round(-1) }} {{ 5|round(-19) }} {{ 5|round(-400) }}", "{{ 9223372036854774507|round(-3) }}",
+    "{{ 1.5|round(-400) }}{{ 1e-5|round(310) }}{{ 1e-5|round(400) }}", "{{ 1.7e308|round(-308) }}",
+    "{{ ('1' + '0' * 400 + 'e-5')|float }}{{ ('0.' + '0' * 400 + '1e5')|float }}{{ ('0.' + '0' * 400 + '1')|float }}{{ '0.5E400'|float }}{{ '0e999'|float }}{{ '-1e999'|float }}",
+    "{{ '5'.zfill(-9223372036854775807 - 1) }}{{ '-5'.zfill(-9223372036854775807 - 1) }}",
+    "{{ 'aa'.replace('a', 'b', -9223372036854775807 - 1) }}{{ 'a,b'.split(',', -9223372036854775807 - 1) }}{{ 'a b'.split(none, -9223372036854775807 - 1) }}{{ 'a,b'.rsplit(',', -9223372036854775807 - 1) }}",
+    # Keys.
+    "{{ {(1, 2): 3}[(1, 2)] }}{{ range(1, 3) in {(1, 2): 3} }}", "{{ {1: 2}[[]] is defined }}", "{{ d.get([]) }}", "{{ {(1, [2]): 3} }}",
+    "{{ [ls, l]|map('map', 'string')|map('list')|list }}",
     # Syntax errors.
     "{% if %}x{% endif %}", "{% if b %}x", "{{ 1 +", "{{ }}", "{{ a b }}", "{% endfor %}", "{% unknown %}", "{{ 'abc }}", "{# never", "{% raw %}x", "{{ [1, 2 }}", "{{ (1 }}", "{% for in x %}{% endfor %}", "{% set 1 = 2 %}", "{% set true = 2 %}", "{{ x|nosuch }}", "{{ x is nosuch }}", "{% if c %}{{ x|nosuch }}{% endif %}ok", "{{ 1 if c else 2|nosuch }}", "{% macro m(a=1, b) %}{% endmacro %}", "{{ f(a=1, 2) }}", "{{ 007 }}", "{{ $ }}", "{% set s.x = 1 %}",
 ]

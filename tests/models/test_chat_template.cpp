@@ -5,6 +5,7 @@
 #include "models/jinja/json_value.hpp"
 #include "models/tokenizer.hpp"
 #include "models/vocabulary_gguf.hpp"
+#include "tests/models/allocation_meter.hpp"
 #include "tests/models/shared_files.hpp"
 #include "tests/models/tiny_bpe.hpp"
 
@@ -88,6 +89,44 @@ BOOST_AUTO_TEST_CASE(the_templates_exception_is_the_error) {
   BOOST_REQUIRE(!out.has_value());
   BOOST_TEST((out.error().code == errc::bad_template));
   BOOST_TEST(out.error().message == "template line 1: user first");
+}
+
+BOOST_AUTO_TEST_CASE(without_memory_templates_and_tokenizers_say_so) {
+  const auto t = compile(chatml);
+  auto tokens = make_tokenizer(models::test::tiny_bpe());
+  BOOST_REQUIRE(tokens.has_value());
+  jinja::heap values;
+  chat_context context;
+  context.messages = *jinja::from_json(values, json::value{{{"role", "user"}, {"content", "hello"}}});
+  context.bos_token = "a token whose text is not a small string";
+  const std::string text = "hello world<|end|>" + std::string(3000, 'a');
+  const auto each_allocation_fails = [](auto&& call) {
+    for (std::uint64_t n = 0;; ++n) {
+      troupe::test::fail_allocation_after(n);
+      const auto out = call();
+      if (!troupe::test::allocation_failed()) {
+        BOOST_REQUIRE(out.has_value());
+        return;
+      }
+      BOOST_REQUIRE((!out.has_value() && out.error().code == errc::no_memory));
+    }
+  };
+  each_allocation_fails([&] { return t.render(context); });
+  each_allocation_fails([&] { return (*tokens)->encode(text, {.parse_special = true}); });
+  const json::value request{{"key", {"a text that is not a small string", 1}}};
+  each_allocation_fails([&] { return jinja::from_json(values, request); });
+}
+
+BOOST_AUTO_TEST_CASE(no_template_changes_the_list_of_messages) {
+  for (const char* source : {"{{ messages.append(1) }}", "{{ messages.pop() }}", "{{ tools.reverse() }}"}) {
+    jinja::heap values;
+    chat_context context;
+    context.messages = jinja::value::of(values.make_list({jinja::value::none()}));
+    context.tools = jinja::value::of(values.make_list());
+    const auto out = compile(source).render(context);
+    BOOST_REQUIRE(!out.has_value());
+    BOOST_TEST(out.error().message == "template line 1: a list of the request cannot be changed");
+  }
 }
 
 BOOST_AUTO_TEST_CASE(a_user_cannot_write_control_tokens) {

@@ -2,6 +2,7 @@
 // The template interpreter against Jinja2's answers, its bounds, its error lines, and where text came from.
 #include "models/jinja/json_value.hpp"
 #include "models/jinja/template.hpp"
+#include "tests/models/allocation_meter.hpp"
 #include "tests/models/shared_files.hpp"
 
 #include <boost/json.hpp>
@@ -115,9 +116,10 @@ BOOST_AUTO_TEST_CASE(errors_name_line_and_reason) {
 BOOST_AUTO_TEST_CASE(integers_are_64_bits_and_overflow_is_an_error) {
   BOOST_TEST(text_of("{{ 9223372036854775807 - 1 }}") == "9223372036854775806");
   for (const std::string_view source :
-       {"{{ 9223372036854775807 + 1 }}", "{{ 9223372036854775807 * 2 }}", "{{ 2 ** 63 }}",
-        "{{ -9223372036854775807 - 2 }}", "{{ (-9223372036854775807 - 1) // -1 }}",
-        "{{ -(-9223372036854775807 - 1) }}", "{{ 9223372036854775808 }}"}) {
+       {"{{ 9223372036854775807|round(-1) }}", "{{ 9223372036854775807 + 1 }}",
+        "{{ 9223372036854775807 * 2 }}", "{{ 2 ** 63 }}", "{{ -9223372036854775807 - 2 }}",
+        "{{ (-9223372036854775807 - 1) // -1 }}", "{{ -(-9223372036854775807 - 1) }}",
+        "{{ 9223372036854775808 }}"}) {
     BOOST_TEST_CONTEXT(source) BOOST_TEST(error_of(source).find("64 bits") != std::string::npos);
   }
   BOOST_TEST(text_of("{{ (-9223372036854775807 - 1) % -1 }}") == "0");
@@ -179,6 +181,41 @@ BOOST_AUTO_TEST_CASE(steps_memory_output_and_depth_are_bounded) {
   BOOST_TEST(error_of(twins + "{{ x|tojson }}").find("more") != std::string::npos);
 }
 
+BOOST_AUTO_TEST_CASE(a_size_that_no_number_of_bytes_holds_is_more_memory_than_allowed) {
+  for (const std::string_view source :
+       {"{{ [1]|batch(1152921504606846976, 0)|list }}", "{{ [1]|batch(9223372036854775807, 0)|list }}",
+        "{{ [1]|slice(9223372036854775807)|list }}", "{{ 'x'.center(4611686018427387905, '😀') }}",
+        "{{ 'x'.ljust(9223372036854775807, 'é') }}"}) {
+    BOOST_TEST_CONTEXT(source) BOOST_TEST(error_of(source).find("than allowed") != std::string::npos);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(filters_that_apply_filters_nest_only_so_deep) {
+  const std::string deep =
+      "{% set x = namespace(l=[1]) %}{% for i in range(900) %}{% set x.l = [x.l] %}{% endfor %}";
+  BOOST_TEST(error_of(deep + "{{ x.l|map(*(['map'] * 900))|list }}").find("deeper") != std::string::npos);
+  BOOST_TEST(
+      error_of("{{ (['ab'] * 90000)|map('map', *(['map'] * 700 + ['upper']))|list }}").find("more memory") !=
+      std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(a_render_without_memory_says_so) {
+  auto compiled =
+      jinja::compiled_template::compile("{% for x in l %}{{ {x: [x]|map('string')|list} }}{% endfor %}");
+  BOOST_REQUIRE(compiled.has_value());
+  jinja::heap values;
+  auto variables =
+      jinja::from_json(values, json::value{{"l", {"a", 1, "some longer text that is no small string"}}});
+  BOOST_REQUIRE(variables.has_value());
+  bool done = false;
+  for (std::uint64_t n = 0; !done; ++n) {
+    troupe::test::fail_allocation_after(n);
+    auto out = compiled->render(variables->as_dict(), noon());
+    done = !troupe::test::allocation_failed();
+    if (!done) BOOST_REQUIRE((!out.has_value() && out.error().code == errc::no_memory));
+  }
+}
+
 BOOST_AUTO_TEST_CASE(deep_and_long_sources_are_refused_not_crashed_on) {
   constexpr std::size_t n = 100'000;
   for (const std::string_view unit :
@@ -224,6 +261,54 @@ BOOST_AUTO_TEST_CASE(rendering_takes_time_in_proportion_to_the_steps_it_counts) 
   (void)render("{% set a = range(90000)|list %}{% for i in a %}{{ i in a }}{% endfor %}", json::object());
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
   BOOST_TEST(took.count() < 60.0);
+}
+
+BOOST_AUTO_TEST_CASE(the_steps_of_a_key_are_its_parts) {
+  const auto too_many = [](const std::string& source) {
+    BOOST_TEST_CONTEXT(source.substr(0, 80) << source.substr(std::max<std::size_t>(source.size(), 80) - 80))
+    BOOST_TEST(error_of(source).find("more steps") != std::string::npos);
+  };
+  // 2^30 leaves behind 30 names.
+  std::string twins = "{% set x = (1, 2) %}";
+  for (int i = 0; i < 29; ++i) twins += "{% set x = (x, x) %}";
+  too_many(twins + "{{ {x: 1} }}");
+  too_many(twins + "{{ {1: 1}.get(x) }}");
+  too_many(twins + "{{ x in {1: 1} }}");
+  too_many(twins + "{{ {1: 1}[x] }}");
+  too_many(twins + "{{ [x]|unique|list }}");
+  too_many(twins + "{{ dict([(x, 1)]) }}");
+  too_many(twins + "{{ x is filter }}");
+  // Long keys, again and again.
+  const std::string text = "{% set a = 'a' * 10000000 %}{% set d = {a: 1} %}";
+  for (const std::string_view use :
+       {"{{ d.get(a) }}", "{{ a in d }}", "{{ d[a] }}", "{% set x = d.copy() %}", "{% set x = dict(d) %}",
+        "{% set x = {}.update(d) %}", "{{ d == {a: 1} }}", "{{ d|attr(a) }}", "{{ a.startswith(a) }}",
+        "{{ a.removeprefix(a) is defined }}"}) {
+    too_many(text + "{% for i in range(90000) %}" + std::string(use) + "{% endfor %}");
+  }
+  too_many("{% set g = ([0] * 300000)|map('string') %}{% for i in range(90000) %}{{ g|first }}{% endfor %}");
+}
+
+BOOST_AUTO_TEST_CASE(keys_without_an_order_are_found_quickly) {
+  const auto begin = std::chrono::steady_clock::now();
+  // As many functions, and NaNs, as there are places: with one hash for all, the work is their number
+  // squared.
+  BOOST_TEST(
+      text_of("{% set l = [] %}{% for i in range(60000) %}{% set _ = l.append('a'.upper) %}{% endfor %}"
+              "{{ l|unique|list|length }}") == "60000");
+  BOOST_TEST(text_of("{{ ((['nan'] * 60000)|map('float'))|unique|list|length }}") == "1");
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  BOOST_TEST(took.count() < 20.0);
+}
+
+BOOST_AUTO_TEST_CASE(erasing_a_key_keeps_the_others_findable) {
+  BOOST_TEST(
+      text_of("{% set d = dict() %}{% for i in range(40) %}{% set _ = d.update({i: i}) %}{% endfor %}"
+              "{% for i in range(0, 40, 3) %}{{ d.pop(i) }},{% endfor %}|"
+              "{% for i in range(40) %}{{ d.get(i, '-') }},{% endfor %}|{{ d|length }}") ==
+      "0,3,6,9,12,15,18,21,24,27,30,33,36,39,|-,1,2,-,4,5,-,7,8,-,10,11,-,13,14,-,16,17,-,19,20,-,22,23,-,25,"
+      "26,-,"
+      "28,29,-,31,32,-,34,35,-,37,38,-,|26");
 }
 
 BOOST_AUTO_TEST_CASE(text_from_the_request_stays_marked_through_operations) {
