@@ -95,7 +95,8 @@ auto log_progress(std::uint64_t file_bytes) {
   };
 }
 
-void describe_model(file_host& host, const engine_options& options, std::string fingerprint_text) {
+void describe_model(
+    file_host& host, const engine_options& options, kernels::isa level, std::string fingerprint_text) {
   const models::model& m = *host.model;
   model_info& info = host.info;
   info.name = options.model_name;
@@ -111,7 +112,7 @@ void describe_model(file_host& host, const engine_options& options, std::string 
   info.layers = m.config.layers;
   info.end_of_sequence = models::end_of_generation_ids(m.vocabulary);
   info.has_chat_template = host.chat != nullptr;
-  info.kernels = host.backend->describe();
+  info.kernels = kernels::describe_kernels(*host.program, level) + "; " + host.backend->describe();
   info.system_fingerprint = std::move(fingerprint_text);
 }
 
@@ -249,7 +250,9 @@ host_result load_model_host(const engine_options& options, std::stop_token stop)
   host->block_tokens = host->model->program->kv.block_tokens;
   host->plan_number = host->model->plan.number;
   host->program = host->model->program;
-  describe_model(*host, options, fingerprint(*file, host->model->plan, used));
+  // Kernels, not CPUs: machines that run the same ones give the same numbers.
+  const kernels::isa highest = kernels::highest_kernel(*host->program, used);
+  describe_model(*host, options, used, fingerprint(*file, host->model->plan, highest));
   return std::shared_ptr<const model_host>(std::move(host));
 }
 

@@ -95,8 +95,8 @@ class backend {
       std::shared_ptr<const step_program> program, step_input input,
       std::function<void(step_result)> done) = 0;
 
-  /// The kernels in use, one line a person can read: "matmul gguf.q4_1 avx512, attention avx512 (f16 KV),
-  /// ...".
+  /// What computes, one line a person can read: "kernels avx512, KV f16, 8 threads". Which kernel multiplies
+  /// a matrix depends on its program: `describe_kernels`.
   virtual std::string describe() const = 0;
 
   /// Bytes of scratch for a step of `rows` rows, `outputs` of which want an output. For the memory plan.

@@ -71,9 +71,9 @@ class pooled_backend final : public cpu_backend {
 
   std::string describe() const override {
     const unsigned threads = compute_->threads();
-    return "kernels " + std::string(isa_name(kernels_for(level_).level)) + ", matmul up to " +
-           std::string(isa_name(level_)) + ", KV " + std::string(kv_name(kv_.layout.type)) + ", " +
-           std::to_string(threads) + (threads == 1 ? " thread" : " threads");
+    return "kernels " + std::string(isa_name(kernels_for(level_).level)) + ", KV " +
+           std::string(kv_name(kv_.layout.type)) + ", " + std::to_string(threads) +
+           (threads == 1 ? " thread" : " threads");
   }
 
   std::uint64_t
@@ -124,6 +124,17 @@ class pooled_backend final : public cpu_backend {
   cpu_step step_;
 };
 
+/// The formats that the program multiplies by, in the order of its ops.
+std::vector<const troupe_quant_scheme*> schemes_of(const step_program& program) {
+  std::vector<const troupe_quant_scheme*> schemes;
+  for (const op& any : program.ops)
+    for_weights(any, [&](const packed_weight& weight) {
+      if (std::find(schemes.begin(), schemes.end(), weight.scheme) == schemes.end())
+        schemes.push_back(weight.scheme);
+    });
+  return schemes;
+}
+
 } // namespace
 
 result<std::unique_ptr<cpu_backend>> make_cpu_backend(const cpu_backend_options& options) {
@@ -147,26 +158,22 @@ result<std::unique_ptr<cpu_backend>> make_cpu_backend(const cpu_backend_options&
 
 std::string describe_kernels(const step_program& program, isa level) {
   std::string text;
-  std::vector<const troupe_quant_scheme*> seen;
-  const auto note = [&](const packed_weight& weight) {
-    if (std::find(seen.begin(), seen.end(), weight.scheme) != seen.end()) return;
-    seen.push_back(weight.scheme);
-    const auto* kernel = find_mm_kernel(*weight.scheme, 1, static_cast<std::uint32_t>(level));
-    text += (text.empty() ? "matmul " : ", ") + std::string(weight.scheme->id) + ' ' +
+  for (const troupe_quant_scheme* scheme : schemes_of(program)) {
+    const auto* kernel = find_mm_kernel(*scheme, 1, static_cast<std::uint32_t>(level));
+    text += (text.empty() ? "matmul " : ", ") + std::string(scheme->id) + ' ' +
             (kernel == nullptr ? "none" : std::string(isa_name(static_cast<isa>(kernel->isa))));
-  };
-  for (const op& any : program.ops) {
-    if (const auto* qkv = std::get_if<qkv_op>(&any))
-      for (const auto& weight : qkv->weights) note(*weight);
-    if (const auto* linear = std::get_if<linear_add_op>(&any)) note(*linear->weight);
-    if (const auto* gate_up = std::get_if<gate_up_op>(&any)) {
-      note(*gate_up->gate);
-      note(*gate_up->up);
-    }
-    if (const auto* head = std::get_if<head_op>(&any)) note(*head->weight);
   }
   return text + "; attention " + std::string(isa_name(kernels_for(level).level)) + " (" +
          std::string(kv_name(program.kv.type)) + " KV)";
+}
+
+isa highest_kernel(const step_program& program, isa level) {
+  auto highest = static_cast<std::uint32_t>(kernels_for(level).level);
+  for (const troupe_quant_scheme* scheme : schemes_of(program))
+    for (std::uint32_t i = 0; i < scheme->mm_count; ++i)
+      if (scheme->mm[i]->isa <= static_cast<std::uint32_t>(level))
+        highest = std::max(highest, scheme->mm[i]->isa);
+  return static_cast<isa>(highest);
 }
 
 } // namespace troupe::kernels

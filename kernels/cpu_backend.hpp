@@ -37,4 +37,8 @@ result<std::unique_ptr<cpu_backend>> make_cpu_backend(const cpu_backend_options&
 /// matrices.
 std::string describe_kernels(const step_program& program, isa level);
 
+/// The highest instruction set among the kernels that run the program when `level` is the limit. The same for
+/// two machines exactly when they run the same kernels: a limit above it chooses no others.
+isa highest_kernel(const step_program& program, isa level);
+
 } // namespace troupe::kernels

@@ -17,6 +17,8 @@ constexpr std::uint32_t attention_rows =
 constexpr std::uint64_t tile_products =
     150000; // multiply-adds that make a claim worth its price: some microseconds
 
+constexpr std::uint32_t abreast_channels = 4 * TROUPE_PANEL_CHANNELS; // of a tile for one row
+
 template<class... F>
 struct overloaded : F... {
   using F::operator()...;
@@ -28,30 +30,13 @@ error broken(std::string what) {
   return {errc::internal, "step: " + std::move(what), {}, 0};
 }
 
-/// The matrices of an op, in the order of their channels.
-template<class F>
-void for_weights(const op& any, F f) {
-  std::visit(
-      overloaded{
-          [&](const qkv_op& o) {
-            for (const auto& w : o.weights) f(*w);
-          },
-          [&](const linear_add_op& o) { f(*o.weight); },
-          [&](const gate_up_op& o) {
-            f(*o.gate);
-            f(*o.up);
-          },
-          [&](const head_op& o) { f(*o.weight); }, [](const auto&) {}},
-      any);
-}
-
 /// The largest scratch that any kernel of the program's matrices asks for, up to `level`.
 std::uint64_t kernel_scratch(const step_program& program, isa level) {
   std::uint64_t largest = 0;
   for (const op& any : program.ops) {
     for_weights(any, [&](const packed_weight& weight) {
       for (std::uint32_t i = 0; i < weight.scheme->mm_count; ++i) {
-        const troupe_mm_kernel& kernel = weight.scheme->mm[i];
+        const troupe_mm_kernel& kernel = *weight.scheme->mm[i];
         if (kernel.isa <= static_cast<std::uint32_t>(level) && kernel.scratch_bytes != nullptr)
           largest = std::max(largest, kernel.scratch_bytes(&weight.shape));
       }
@@ -69,11 +54,6 @@ std::uint32_t tiles_of(std::uint32_t count, std::uint32_t per_tile) {
   return div_up(count, per_tile);
 }
 
-template<class T>
-void grow(std::vector<T>& v, std::size_t size) {
-  if (v.size() < size) v.resize(size);
-}
-
 result<void> grow(aligned_buffer& buffer, std::uint64_t bytes) {
   if (buffer.size() >= bytes) return {};
   buffer = aligned_buffer{}; // the old one first: its content is not needed
@@ -86,7 +66,7 @@ result<void> grow(aligned_buffer& buffer, std::uint64_t bytes) {
 } // namespace
 
 cpu_step::cpu_step(isa level, unsigned workers) :
-    kernels_(kernels_for(level)), level_(level), workers_(workers), worker_status_(workers) {}
+    kernels_(kernels_for(level)), level_(level), workers_(workers), refusals_(workers) {}
 
 result<void> cpu_step::plan(const step_program& program, const step_input& input, kv_pool& pool) {
   program_ = &program;
@@ -96,8 +76,9 @@ result<void> cpu_step::plan(const step_program& program, const step_input& input
   planned_.clear();
   planned_.reserve(program.ops.size() + 1); // the phases point into it
   if (auto checked = check_rows(program, input, pool); !checked) return checked;
+  if (auto checked = check_kernels(program); !checked) return checked;
   list_phases(program);
-  std::fill(worker_status_.begin(), worker_status_.end(), TROUPE_OK);
+  std::fill(refusals_.begin(), refusals_.end(), refusal{});
   // Tiles must not allocate, so the answers get their room here.
   results_.assign(output_rows_.size(), {});
   for (std::size_t i = 0; i < output_rows_.size(); ++i) {
@@ -148,6 +129,28 @@ result<void> cpu_step::check_rows(const step_program& program, const step_input&
   return {};
 }
 
+result<void> cpu_step::check_kernels(const step_program& program) const {
+  const auto rows = static_cast<std::uint32_t>(input_->rows.size());
+  const auto outputs = static_cast<std::uint32_t>(output_rows_.size());
+  const packed_weight* lacking = nullptr;
+  for (const op& any : program.ops) {
+    // Rows are multiplied `row_block` at a time, and what is left.
+    const std::uint32_t count = std::holds_alternative<head_op>(any) ? outputs : rows;
+    for_weights(any, [&](const packed_weight& weight) {
+      for (const std::uint32_t m : {std::min(count, row_block), count % row_block})
+        if (m != 0 && find_mm_kernel(*weight.scheme, m, static_cast<std::uint32_t>(level_)) == nullptr)
+          lacking = &weight;
+    });
+  }
+  if (lacking == nullptr) return {};
+  return error{
+      errc::unsupported,
+      "step: no kernel up to " + std::string(isa_name(level_)) + " multiplies a matrix of " +
+          lacking->scheme->id,
+      {},
+      0};
+}
+
 template<cpu_step::tile_fn Tile>
 void cpu_step::add(
     const char* name, std::uint32_t tiles, std::uint32_t claim, const void* of, std::uint32_t tile_channels) {
@@ -166,9 +169,7 @@ cpu_step::channels_per_tile(const packed_weight& weight, std::uint32_t rows, std
   // Enough tiles for every worker to find some, but panels side by side for few rows, whose chains would
   // wait.
   const std::uint32_t balanced = div_up(weight.shape.n, static_cast<std::uint32_t>(workers_.size()) * 4);
-  const std::uint32_t abreast = rows == 1   ? 4 * TROUPE_PANEL_CHANNELS
-                                : rows <= 3 ? 2 * TROUPE_PANEL_CHANNELS
-                                            : 1;
+  const std::uint32_t abreast = rows == 1 ? abreast_channels : rows <= 3 ? 2 * TROUPE_PANEL_CHANNELS : 1;
   return round_up(std::max(std::min(worth * unit, balanced), abreast), unit);
 }
 
@@ -306,12 +307,22 @@ std::uint64_t cpu_step::scratch_bytes(
   bytes += std::uint64_t{rows} * 2 * program.kv.head_dim * sizeof(float);
   bytes += std::uint64_t{outputs} * div_up<std::uint64_t>(program.vocab, TROUPE_PANEL_CHANNELS) *
            sizeof(logit_peak);
-  // A tile is at most a quarter of a worker's share of a matrix, and mostly far less.
-  const std::uint64_t tile_width = std::max<std::uint64_t>(div_up<std::uint64_t>(widest, 4 * workers), 256);
-  const std::uint64_t worker = tile_width * 2 * std::min(rows, row_block) * sizeof(float) +
-                               kernel_scratch(program, isa::amx) + sampler_scratch::bytes(program.vocab) +
-                               attention_scratch_bytes(attention_rows, group, program.kv.head_dim, positions);
+  // A tile is at most a quarter of a worker's share of a matrix, and mostly far less; it holds whole heads.
+  const std::uint64_t tile_width = round_up<std::uint64_t>(
+      std::max<std::uint64_t>(div_up<std::uint64_t>(widest, 4 * workers), abreast_channels),
+      head_unit(program.kv.head_dim));
+  const std::uint64_t worker =
+      tile_width * 2 * std::min(rows, row_block) * sizeof(float) + kernel_scratch(program, isa::amx) +
+      sampler_scratch::bytes(program.vocab) +
+      attention_scratch_bytes(attention_rows, group, program.kv.head_dim, round_up(positions, 1024U));
   return bytes + worker * workers;
+}
+
+std::uint64_t cpu_step::held_bytes() const noexcept {
+  std::uint64_t bytes = scratch_.size();
+  for (const worker_memory& worker : workers_)
+    bytes += worker.products.size() + worker.kernel.size() + worker.attention.size();
+  return bytes;
 }
 
 float* cpu_step::rows_of(buffer_id id) noexcept {
@@ -325,9 +336,11 @@ std::uint32_t cpu_step::row_count(buffer_id id) const noexcept {
 }
 
 result<std::vector<row_result>> cpu_step::take_result() {
-  for (const std::int32_t status : worker_status_)
-    if (status != TROUPE_OK)
-      return broken("a multiplication kernel answered with status " + std::to_string(status));
+  for (const refusal& refused : refusals_)
+    if (refused.status != TROUPE_OK)
+      return broken(
+          std::string(refused.doing) + " of " + refused.scheme + " answered with status " +
+          std::to_string(refused.status));
   return std::move(results_);
 }
 

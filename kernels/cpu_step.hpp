@@ -43,10 +43,13 @@ class cpu_step {
   /// To be run in order with this object as context; valid until the next `plan`.
   std::span<const runtime::phase> phases() const noexcept { return phases_; }
 
-  /// After the last phase. Errors: internal when a kernel refused its call.
+  /// After the last phase. Errors: internal when a weight format refused a call, naming both.
   result<std::vector<row_result>> take_result();
 
-  /// What `plan` would hold for such a step, in bytes.
+  /// Bytes held by now, for the largest step so far; the samplers' aside.
+  std::uint64_t held_bytes() const noexcept;
+
+  /// What `plan` would hold for such a step, in bytes, or a little more.
   static std::uint64_t scratch_bytes(
       const step_program& program, std::uint32_t rows, std::uint32_t outputs, std::uint32_t positions,
       unsigned workers);
@@ -79,7 +82,16 @@ class cpu_step {
     sampler_scratch sampler;
   };
 
+  /// A function of a weight format that did not do what it was asked to.
+  struct refusal {
+    std::int32_t status = TROUPE_OK;
+    const char* scheme = "";
+    const char* doing = "";
+  };
+
   result<void> check_rows(const step_program& program, const step_input& input, const kv_pool& pool);
+  /// Whether the scheme of every matrix has a kernel for the rows that will meet it.
+  result<void> check_kernels(const step_program& program) const;
   result<void> size_memory(const step_program& program);
   void list_phases(const step_program& program);
   void list_attention_tasks(const attention_op& attention);
@@ -94,6 +106,13 @@ class cpu_step {
   void multiply(
       const packed_weight& weight, const float* in, std::size_t in_stride, std::uint32_t rows,
       std::uint32_t begin, std::uint32_t end, float* out, std::size_t out_stride, std::uint32_t worker);
+
+  /// Remembers a status that is not OK, the first one of the worker.
+  void
+  note(std::int32_t status, const packed_weight& weight, const char* doing, std::uint32_t worker) noexcept {
+    if (status != TROUPE_OK && refusals_[worker].status == TROUPE_OK)
+      refusals_[worker] = {status, weight.scheme->id, doing};
+  }
 
   void run_angles(const planned& phase, std::uint32_t tile, std::uint32_t worker);
   void run_embed(const planned& phase, std::uint32_t tile, std::uint32_t worker);
@@ -131,7 +150,7 @@ class cpu_step {
   std::size_t peaks_offset_ = 0;           // [outputs][head tiles] logit_peak
   std::uint32_t head_tiles_ = 0;
   std::vector<worker_memory> workers_;
-  std::vector<std::int32_t> worker_status_; // first refusal of a kernel, per worker
+  std::vector<refusal> refusals_; // the first of each worker
 };
 
 } // namespace troupe::kernels

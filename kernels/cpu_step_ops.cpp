@@ -37,7 +37,7 @@ void cpu_step::multiply(
         workers_[worker].kernel.data()};
     status = kernel->run(&weight.shape, &call);
   }
-  if (status != TROUPE_OK && worker_status_[worker] == TROUPE_OK) worker_status_[worker] = status;
+  note(status, weight, "multiplication", worker);
 }
 
 const float* cpu_step::angles(const rope* rotary, std::uint32_t row) const noexcept {
@@ -68,7 +68,7 @@ void cpu_step::run_embed(const planned& phase, std::uint32_t tile, std::uint32_t
     float* out = rows_of(o.out) + std::size_t{row} * width;
     const std::int32_t status =
         table.scheme->dequantise(&table.shape, table.data.data(), token, token + 1, out, width);
-    if (status != TROUPE_OK) worker_status_[worker] = status;
+    note(status, table, "reading back", worker);
   }
 }
 

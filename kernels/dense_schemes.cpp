@@ -4,6 +4,7 @@
 
 #include "kernels/half.hpp"
 
+#include <array>
 #include <bit>
 #include <cstdio>
 #include <cstring>
@@ -135,8 +136,15 @@ constexpr troupe_mm_kernel kernel(std::uint32_t isa, dense_mm_fn* run) {
   { kernel(TROUPE_ISA_REF, dense_mm_ref.type) }
 #endif
 
-template<class Weight>
-troupe_quant_scheme scheme(const char* id, const troupe_mm_kernel* kernels, std::uint32_t kernel_count) {
+template<std::size_t N>
+std::array<const troupe_mm_kernel*, N> pointers_to(const troupe_mm_kernel (&kernels)[N]) {
+  std::array<const troupe_mm_kernel*, N> pointers{};
+  for (std::size_t i = 0; i < N; ++i) pointers[i] = &kernels[i];
+  return pointers;
+}
+
+template<class Weight, std::size_t N>
+troupe_quant_scheme scheme(const char* id, const std::array<const troupe_mm_kernel*, N>& kernels) {
   return {
       sizeof(troupe_quant_scheme),
       1,
@@ -149,9 +157,9 @@ troupe_quant_scheme scheme(const char* id, const troupe_mm_kernel* kernels, std:
       packed_size<Weight>,
       pack<Weight>,
       dequantise<Weight>,
-      kernel_count,
+      N,
       0,
-      kernels};
+      kernels.data()};
 }
 
 } // namespace
@@ -162,10 +170,11 @@ std::span<const troupe_quant_scheme* const> dense_schemes() noexcept {
   static const troupe_mm_kernel f32[] = TROUPE_DENSE_KERNELS(f32);
   static const troupe_mm_kernel f16[] = TROUPE_DENSE_KERNELS(f16);
   static const troupe_mm_kernel bf16[] = TROUPE_DENSE_KERNELS(bf16);
+  static const auto f32_pointers = pointers_to(f32), f16_pointers = pointers_to(f16),
+                    bf16_pointers = pointers_to(bf16);
   static const troupe_quant_scheme schemes[] = {
-      scheme<f32_weight>("dense.f32", f32, std::size(f32)),
-      scheme<f16_weight>("dense.f16", f16, std::size(f16)),
-      scheme<bf16_weight>("dense.bf16", bf16, std::size(bf16))};
+      scheme<f32_weight>("dense.f32", f32_pointers), scheme<f16_weight>("dense.f16", f16_pointers),
+      scheme<bf16_weight>("dense.bf16", bf16_pointers)};
   static const troupe_quant_scheme* const pointers[] = {&schemes[0], &schemes[1], &schemes[2]};
   return pointers;
 }

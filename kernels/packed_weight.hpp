@@ -24,7 +24,7 @@ inline const troupe_mm_kernel*
 find_mm_kernel(const troupe_quant_scheme& scheme, std::uint32_t m, std::uint32_t isa) noexcept {
   const troupe_mm_kernel* best = nullptr;
   for (std::uint32_t i = 0; i < scheme.mm_count; ++i) {
-    const troupe_mm_kernel& kernel = scheme.mm[i];
+    const troupe_mm_kernel& kernel = *scheme.mm[i];
     if (kernel.isa > isa || m < kernel.m_min || m > kernel.m_max) continue;
     if (best == nullptr || kernel.isa > best->isa) best = &kernel;
   }

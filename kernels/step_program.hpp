@@ -123,6 +123,19 @@ using op = std::variant<
     embed_op, rms_norm_op, qkv_op, attention_op, linear_add_op, gate_up_op, select_rows_op, head_op,
     sample_op>;
 
+/// Calls `f` with each matrix that the op multiplies by, in the order of their channels.
+template<class F>
+void for_weights(const op& any, F f) {
+  if (const auto* qkv = std::get_if<qkv_op>(&any))
+    for (const auto& weight : qkv->weights) f(*weight);
+  if (const auto* linear = std::get_if<linear_add_op>(&any)) f(*linear->weight);
+  if (const auto* gate_up = std::get_if<gate_up_op>(&any)) {
+    f(*gate_up->gate);
+    f(*gate_up->up);
+  }
+  if (const auto* head = std::get_if<head_op>(&any)) f(*head->weight);
+}
+
 /// Immutable once built. Shared by every step that runs under its plan.
 struct step_program {
   std::vector<buffer> buffers;

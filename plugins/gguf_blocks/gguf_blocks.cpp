@@ -19,11 +19,25 @@ constexpr troupe_mm_kernel kernel(std::uint32_t isa, mm_function run) {
 
 /// Every kernel serves every row count and, but for the reference, gives the same bits.
 struct kernel_table {
-  troupe_mm_kernel kernels[3];
-  explicit kernel_table(mm_function mm_functions::*layout) :
-      kernels{
-          kernel(TROUPE_ISA_REF, mm_ref.*layout), kernel(TROUPE_ISA_AVX2, mm_avx2.*layout),
-          kernel(TROUPE_ISA_AVX512, mm_avx512.*layout)} {}
+#if defined(__x86_64__)
+  static constexpr std::uint32_t count = 3;
+#else
+  static constexpr std::uint32_t count = 1;
+#endif
+  troupe_mm_kernel kernels[count];
+  const troupe_mm_kernel* pointers[count];
+
+  explicit kernel_table(mm_function mm_functions::*layout) : kernels {
+    kernel(TROUPE_ISA_REF, mm_ref.*layout),
+#if defined(__x86_64__)
+        kernel(TROUPE_ISA_AVX2, mm_avx2.*layout), kernel(TROUPE_ISA_AVX512, mm_avx512.*layout),
+#endif
+  }
+  {
+    for (std::uint32_t i = 0; i < count; ++i) pointers[i] = &kernels[i];
+  }
+  kernel_table(const kernel_table&) = delete; // the pointers are into this one
+  kernel_table& operator=(const kernel_table&) = delete;
 };
 
 template<block_type Type>
@@ -41,9 +55,9 @@ troupe_quant_scheme scheme(const char* id, const kernel_table& table) {
       functions::packed_size,
       functions::pack,
       functions::dequantise,
-      3,
+      kernel_table::count,
       0,
-      table.kernels};
+      table.pointers};
 }
 
 } // namespace

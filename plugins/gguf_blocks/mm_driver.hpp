@@ -81,9 +81,7 @@ struct mm_driver {
         Machine::template dequantise<Layout>(
             packed + k / group * Layout::group_bytes, inputs / group, weights);
         for (std::uint32_t t = 0, row = 0; t < tiles; ++t) {
-          // Tiles of nearly equal height: a short last tile would leave the multipliers waiting for their
-          // sums.
-          const std::uint32_t rows = call.m / tiles + (t < call.m % tiles ? 1 : 0);
+          const std::uint32_t rows = rows_of_tile(call.m, tiles, t);
           const mm_tile tile{
               call.a + row * call.a_stride + k,
               call.a_stride,

@@ -47,6 +47,7 @@ struct mm_functions {
   mm_function nibble, nibble_min, byte, byte_min;
 };
 extern const mm_functions mm_ref;
+// On x86-64 only.
 extern const mm_functions mm_avx2;
 extern const mm_functions mm_avx512;
 

@@ -29,7 +29,9 @@ std::string_view bounded_id(const char* id) {
 }
 
 /// One sentence on what is wrong with a kernel, or empty.
-std::string kernel_fault(const troupe_mm_kernel& kernel) {
+std::string kernel_fault(const troupe_mm_kernel* entry) {
+  if (entry == nullptr) return "its pointer is null";
+  const troupe_mm_kernel& kernel = *entry;
   if (kernel.struct_size < sizeof kernel) return "its struct_size is shorter than troupe_mm_kernel";
   if (kernel.isa > TROUPE_ISA_AMX)
     return "isa " + std::to_string(kernel.isa) + " is not a TROUPE_ISA_* value";
@@ -45,7 +47,7 @@ bool reference_serves_all_rows(const troupe_quant_scheme& scheme) {
   for (bool grown = true; grown;) {
     grown = false;
     for (std::uint32_t i = 0; i < scheme.mm_count; ++i) {
-      const troupe_mm_kernel& kernel = scheme.mm[i];
+      const troupe_mm_kernel& kernel = *scheme.mm[i];
       if (kernel.isa != TROUPE_ISA_REF || kernel.m_min > next || kernel.m_max < next) continue;
       next = std::uint64_t{kernel.m_max} + 1;
       grown = true;

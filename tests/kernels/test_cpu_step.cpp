@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a step must keep whatever it is mixed with: the bits of every row.
+#include "kernels/cpu_step.hpp"
+#include "kernels/dense_schemes.hpp"
 #include "tests/kernels/random_model.hpp"
 #include "tests/kernels/random_numbers.hpp"
 #include "tests/sim/alloc_fault.hpp"
@@ -376,6 +378,104 @@ BOOST_AUTO_TEST_CASE(a_step_that_breaks_the_contract_fails_with_a_reason) {
       failure_of(input({0}, {{0, 1, 0, row_output::none}, {0, 1, 2, row_output::token}})).find("ascend") !=
       std::string::npos);
   BOOST_TEST(failure_of(input({0}, {{0, 1, 0, row_output::token}})) == "not failed");
+}
+
+BOOST_AUTO_TEST_CASE(a_matrix_that_no_kernel_multiplies_is_refused_before_the_step) {
+  // As a plugin's scheme could be whose kernels stop at some row count.
+  const auto limited = std::make_shared<troupe_quant_scheme>(*find_dense_scheme("dense.f32"));
+  troupe_mm_kernel few_rows = *limited->mm[0];
+  few_rows.m_max = 4;
+  const troupe_mm_kernel* const kernels[] = {&few_rows};
+  limited->id = "test.few_rows";
+  limited->mm = kernels;
+  limited->mm_count = 1;
+  auto program = std::make_shared<step_program>(*random_model());
+  for (op& any : program->ops)
+    if (auto* linear = std::get_if<linear_add_op>(&any)) {
+      auto weight = std::make_shared<packed_weight>();
+      weight->scheme = limited.get();
+      weight->shape = linear->weight->shape;
+      weight->data = linear->weight->data.piece(0, linear->weight->data.size());
+      linear->weight = std::move(weight);
+    }
+  kv_pool pool{program->kv, 4, *aligned_buffer::allocate(4 * program->kv.bytes_per_block())};
+  kernels::cpu_step step(best_isa(), 1);
+  step_input input;
+  input.sequences = {greedy_sequence({0, 1})};
+  for (std::uint32_t p = 0; p < 4; ++p) input.rows.push_back({0, 1, p, row_output::token});
+  BOOST_TEST(step.plan(*program, input, pool).has_value());
+  input.rows.push_back({0, 1, 4, row_output::token});
+  const auto planned = step.plan(*program, input, pool);
+  BOOST_REQUIRE(!planned);
+  BOOST_TEST((planned.error().code == errc::unsupported));
+  BOOST_TEST(planned.error().message.find("test.few_rows") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(a_format_that_refuses_a_call_is_named_with_what_it_was_to_do) {
+  auto scheme = *find_dense_scheme("dense.f32");
+  scheme.id = "test.unreadable";
+  scheme.dequantise = [](const troupe_weight_shape*, const void*, std::uint32_t, std::uint32_t, float*,
+                         std::uint64_t) -> std::int32_t { return TROUPE_BAD_DATA; };
+  auto program = std::make_shared<step_program>(*random_model());
+  for (op& any : program->ops)
+    if (auto* embed = std::get_if<embed_op>(&any)) {
+      auto table = std::make_shared<packed_weight>();
+      table->scheme = &scheme;
+      table->shape = embed->table->shape;
+      table->data = embed->table->data.piece(0, embed->table->data.size());
+      embed->table = std::move(table);
+    }
+  const auto machine = backend_for(*program, best_isa());
+  step_input input;
+  input.sequences = {greedy_sequence({0})};
+  input.rows.push_back({0, 1, 0, row_output::token});
+  std::promise<step_result> promise;
+  machine->submit(program, std::move(input), [&](step_result done) { promise.set_value(std::move(done)); });
+  const step_result done = promise.get_future().get();
+  BOOST_TEST(done.failed);
+  BOOST_TEST(done.failure.find("reading back of test.unreadable") != std::string::npos, done.failure);
+}
+
+BOOST_AUTO_TEST_CASE(the_forecast_of_memory_is_no_less_than_what_a_step_takes) {
+  for (const std::uint32_t head_dim : {2U, 20U, 24U, 64U, 80U, 250U})
+    for (const unsigned workers : {1U, 2U, 7U})
+      for (const std::uint32_t rows : {1U, 3U, 40U}) {
+        random_model_options options;
+        options.layers = 1;
+        options.heads = 4;
+        options.kv_heads = 2;
+        options.head_dim = head_dim;
+        const auto program = random_model(options);
+        kv_pool pool{program->kv, 32, *aligned_buffer::allocate(32 * program->kv.bytes_per_block())};
+        kernels::cpu_step step(best_isa(), workers);
+        step_input input;
+        input.sequences = {greedy_sequence(straight_blocks(32))};
+        for (std::uint32_t p = 0; p < rows; ++p)
+          input.rows.push_back({0, 1, program->context - rows + p, row_output::logits});
+        BOOST_REQUIRE(step.plan(*program, input, pool));
+        BOOST_TEST_CONTEXT(head_dim << " head_dim, " << workers << " workers, " << rows << " rows")
+        BOOST_TEST(
+            kernels::cpu_step::scratch_bytes(*program, rows, rows, program->context, workers) >=
+            step.held_bytes());
+      }
+}
+
+BOOST_AUTO_TEST_CASE(kernels_are_named_by_what_runs_not_by_what_the_machine_has) {
+  for (const char* scheme : {"dense.f32", "gguf.q8_0"}) {
+    random_model_options options;
+    options.scheme = scheme;
+    if (std::string_view(scheme).starts_with("gguf")) options.head_dim = 16;
+    const auto program = random_model(options);
+    BOOST_TEST((highest_kernel(*program, isa::ref) == isa::ref));
+#if defined(__x86_64__)
+    BOOST_TEST((highest_kernel(*program, isa::avx2) == isa::avx2));
+    for (const isa level : {isa::avx512, isa::vnni, isa::amx}) {
+      BOOST_TEST((highest_kernel(*program, level) == isa::avx512));
+      BOOST_TEST(describe_kernels(*program, level) == describe_kernels(*program, isa::avx512));
+      BOOST_TEST(describe_kernels(*program, level).find("avx512") != std::string::npos);
+    }
+#endif
+  }
 }
 
 BOOST_AUTO_TEST_SUITE_END()

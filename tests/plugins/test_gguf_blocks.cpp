@@ -56,7 +56,7 @@ bool cpu_runs(std::uint32_t isa) {
 std::vector<const troupe_mm_kernel*> kernels(const troupe_quant_scheme& scheme) {
   std::vector<const troupe_mm_kernel*> found;
   for (std::uint32_t i = 0; i < scheme.mm_count; ++i)
-    if (cpu_runs(scheme.mm[i].isa)) found.push_back(&scheme.mm[i]);
+    if (cpu_runs(scheme.mm[i]->isa)) found.push_back(scheme.mm[i]);
   return found;
 }
 

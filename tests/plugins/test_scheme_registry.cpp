@@ -21,6 +21,7 @@ troupe_mm_kernel kernel(std::uint32_t isa, std::uint32_t m_min, std::uint32_t m_
 /// A well-formed scheme whose functions are those of a built-in one.
 struct sample {
   std::vector<troupe_mm_kernel> kernels{kernel(TROUPE_ISA_REF, 1, UINT32_MAX)};
+  std::vector<const troupe_mm_kernel*> pointers;
   troupe_quant_scheme scheme;
 
   explicit sample(const char* id = "test.sample") {
@@ -31,8 +32,10 @@ struct sample {
     use_kernels();
   }
   void use_kernels() {
-    scheme.mm = kernels.data();
-    scheme.mm_count = static_cast<std::uint32_t>(kernels.size());
+    pointers.clear();
+    for (const troupe_mm_kernel& k : kernels) pointers.push_back(&k);
+    scheme.mm = pointers.data();
+    scheme.mm_count = static_cast<std::uint32_t>(pointers.size());
   }
 };
 
@@ -104,6 +107,27 @@ BOOST_AUTO_TEST_CASE(a_broken_table_is_refused_with_the_field_at_fault) {
   BOOST_TEST(mentions(broken([](sample& s) { s.kernels[0].isa = 9; }), "isa 9"));
   BOOST_TEST(mentions(broken([](sample& s) { s.kernels[0].m_min = 0; }), "m_min"));
   BOOST_TEST(mentions(broken([](sample& s) { s.kernels[0].run = nullptr; }), "run"));
+  BOOST_TEST(mentions(broken([](sample& s) { s.pointers[0] = nullptr; }), "null"));
+}
+
+BOOST_AUTO_TEST_CASE(a_plugin_of_a_later_host_may_have_longer_kernels) {
+  struct longer {
+    troupe_mm_kernel known;
+    std::uint64_t later[3];
+  };
+  longer kernels[2]{
+      {kernel(TROUPE_ISA_REF, 1, UINT32_MAX), {}}, {kernel(TROUPE_ISA_AVX2, 1, UINT32_MAX), {}}};
+  sample s;
+  s.pointers.clear();
+  for (longer& k : kernels) {
+    k.known.struct_size = sizeof k;
+    s.pointers.push_back(&k.known);
+  }
+  s.scheme.mm = s.pointers.data();
+  s.scheme.mm_count = 2;
+  scheme_registry registry;
+  BOOST_TEST(static_cast<bool>(registry.add(&s.scheme)));
+  BOOST_TEST((troupe::find_mm_kernel(s.scheme, 1, TROUPE_ISA_AVX2) == &kernels[1].known));
 }
 
 BOOST_AUTO_TEST_CASE(the_reference_kernels_must_serve_every_row_count) {

@@ -88,7 +88,9 @@ typedef struct troupe_quant_scheme {
 
   uint32_t mm_count;
   uint32_t reserved2;
-  const troupe_mm_kernel* mm; /* [mm_count], 1..64; those with TROUPE_ISA_REF together serve every m */
+  /* [mm_count] pointers, 1..64, so that a kernel may be longer than the host's own struct; those with TROUPE_ISA_REF
+   * together serve every m */
+  const troupe_mm_kernel* const* mm;
 } troupe_quant_scheme;
 
 #ifdef __cplusplus

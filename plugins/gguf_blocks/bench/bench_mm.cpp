@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Speed of the multiplication kernels on the shapes of SmolLM2-135M, against the fused multiply-add peak
 // measured on this core just before. One thread.   bench_gguf_blocks [avx512|avx2|ref] [SCHEME]
+// Without a word the best that this CPU has.
 #include "plugins/gguf_blocks/gguf_blocks.h"
 
 #include <immintrin.h>
@@ -42,14 +43,27 @@ TROUPE_FMA_PASS(fma_pass_512, "avx512f,fma", __m512, _mm512_set1_ps, _mm512_fmad
 TROUPE_FMA_PASS(fma_pass_256, "avx2,fma", __m256, _mm256_set1_ps, _mm256_fmadd_ps)
 #undef TROUPE_FMA_PASS
 
+float fma_pass_1(long steps) {
+  float x = 1e-9f, sums[12];
+  for (auto& sum : sums) sum = 1.0f;
+  for (long i = 0; i < steps; ++i)
+    for (auto& sum : sums) {
+      sum += x * x;
+      asm volatile("" : "+x"(sum));
+    }
+  return sums[0];
+}
+
 /// Units: GFLOP/s of one core, best of five.
 double measured_peak(std::uint32_t isa) {
   constexpr long steps = 4'000'000;
-  const double flops = 12.0 * 2 * (isa == TROUPE_ISA_AVX512 ? 16 : 8) * steps;
+  const double flops = 12.0 * 2 * (isa == TROUPE_ISA_AVX512 ? 16 : isa == TROUPE_ISA_AVX2 ? 8 : 1) * steps;
   double best = 0;
   for (int i = 0; i < 5; ++i) {
     const auto start = clock_type::now();
-    const float sum = isa == TROUPE_ISA_AVX512 ? fma_pass_512(steps) : fma_pass_256(steps);
+    const float sum = isa == TROUPE_ISA_AVX512 ? fma_pass_512(steps)
+                      : isa == TROUPE_ISA_AVX2 ? fma_pass_256(steps)
+                                               : fma_pass_1(steps);
     asm volatile("" : : "x"(sum));
     best = std::max(best, flops / seconds_since(start) * 1e-9);
   }
@@ -104,24 +118,55 @@ void bench(
   }
 }
 
+bool cpu_runs(std::uint32_t isa) {
+  __builtin_cpu_init();
+  const bool avx2 =
+      __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+  const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  return isa == TROUPE_ISA_REF || (isa == TROUPE_ISA_AVX2 ? avx2 : avx512);
+}
+
+std::uint32_t best_of_this_cpu() {
+  return cpu_runs(TROUPE_ISA_AVX512) ? TROUPE_ISA_AVX512
+         : cpu_runs(TROUPE_ISA_AVX2) ? TROUPE_ISA_AVX2
+                                     : TROUPE_ISA_REF;
+}
+
+int usage(const char* about, const char* word) {
+  std::fprintf(stderr, "%s '%s'\nusage: bench_gguf_blocks [avx512|avx2|ref] [SCHEME]\n", about, word);
+  return 2;
+}
+
 } // namespace
 
 int main(int argc, char** argv) {
-  const std::string isa_name = argc > 1 ? argv[1] : "avx512";
-  const std::uint32_t isa = isa_name == "avx512" ? TROUPE_ISA_AVX512
-                            : isa_name == "avx2" ? TROUPE_ISA_AVX2
-                                                 : TROUPE_ISA_REF;
-  const double peak = measured_peak(isa);
-  std::printf("fma peak %.1f GFLOP/s\n", peak);
+  const std::string isa_name = argc > 1 ? argv[1] : "";
+  std::uint32_t isa = best_of_this_cpu();
+  if (isa_name == "avx512")
+    isa = TROUPE_ISA_AVX512;
+  else if (isa_name == "avx2")
+    isa = TROUPE_ISA_AVX2;
+  else if (isa_name == "ref")
+    isa = TROUPE_ISA_REF;
+  else if (argc > 1)
+    return usage("unknown instruction set", argv[1]);
+  if (!cpu_runs(isa)) return usage("this CPU does not have", argv[1]);
   std::uint32_t count = 0;
   const troupe_quant_scheme* const* schemes = troupe_gguf_blocks_schemes(&count);
+  const auto named = [&](const troupe_quant_scheme* scheme) { return std::strcmp(argv[2], scheme->id) == 0; };
+  if (argc > 2 && std::none_of(schemes, schemes + count, named)) return usage("unknown scheme", argv[2]);
+  if (argc > 3) return usage("too many words:", argv[3]);
+  const double peak = measured_peak(isa);
+  std::printf("fma peak %.1f GFLOP/s\n", peak);
   for (std::uint32_t i = 0; i < count; ++i) {
     if (argc > 2 && std::strcmp(argv[2], schemes[i]->id) != 0) continue;
     for (std::uint32_t j = 0; j < schemes[i]->mm_count; ++j) {
-      if (schemes[i]->mm[j].isa != isa) continue;
-      bench(*schemes[i], schemes[i]->mm[j], 576, 1536, peak);
-      bench(*schemes[i], schemes[i]->mm[j], 1536, 576, peak);
-      bench(*schemes[i], schemes[i]->mm[j], 576, 49152, peak);
+      const troupe_mm_kernel& kernel = *schemes[i]->mm[j];
+      if (kernel.isa != isa) continue;
+      bench(*schemes[i], kernel, 576, 1536, peak);
+      bench(*schemes[i], kernel, 1536, 576, peak);
+      bench(*schemes[i], kernel, 576, 49152, peak);
     }
   }
 }
