@@ -8,6 +8,7 @@
 
 namespace {
 
+constexpr int least_major = 8; // Ampere: meson.build makes no code for older ones
 constexpr unsigned threads = 256; // per row: eight warps, whose sums one warp joins
 
 /// in, out: [rows][width] f32; weight: [width] f32. Grid: one block per row.
@@ -53,7 +54,19 @@ int32_t troupe_cuda_devices(troupe_text why) {
     tell(why, "no CUDA device", failed);
     return 0;
   }
-  return count;
+  int able = 0;
+  for (int device = 0; device < count; ++device) {
+    int major = 0;
+    if (const auto failed = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+        failed != cudaSuccess) {
+      tell(why, "compute capability", failed);
+      return 0;
+    }
+    if (major >= least_major) ++able;
+  }
+  if (able == 0 && why.data != nullptr && why.size > 0)
+    snprintf(why.data, why.size, "no CUDA device of compute capability %d.0 or later", least_major);
+  return able;
 }
 
 int32_t troupe_cuda_rms_norm(const float* in, const float* weight, float epsilon, uint32_t width, uint32_t rows,
