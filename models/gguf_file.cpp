@@ -5,6 +5,8 @@
 #include "models/gguf_parser.hpp"
 
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <cstring>
 #include <limits>
 #include <type_traits>
@@ -105,25 +107,32 @@ std::string number_text(const gguf_value& value, std::uint64_t index) {
   return visit_number(value, index, [](auto number) -> std::string {
     if constexpr (std::is_same_v<decltype(number), bool>)
       return number ? "true" : "false";
-    else
+    else if constexpr (std::is_floating_point_v<decltype(number)>) {
+      std::array<char, 32> text{}; // the shortest that reads back the same
+      return {text.data(), std::to_chars(text.data(), text.data() + text.size(), number).ptr};
+    } else
       return std::to_string(number);
   });
 }
 
-/// Printable form of untrusted text, cut at `longest` characters.
+/// Printable form of untrusted text between quotes, cut at the character that reaches beyond `longest` bytes.
 std::string escaped(std::string_view text, std::size_t longest) {
   static constexpr char digits[] = "0123456789abcdef";
   std::string out;
-  for (const char c : text.substr(0, longest)) {
+  std::size_t end = std::min(text.size(), longest);
+  while (end > 0 && end < text.size() && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+  for (const char c : text.substr(0, end)) {
     const auto byte = static_cast<unsigned char>(c);
     if (c == '\n')
       out += "\\n";
+    else if (c == '"' || c == '\\')
+      out += {'\\', c};
     else if (byte < 0x20 || byte == 0x7f)
       out += {'\\', 'x', digits[byte >> 4], digits[byte & 15]};
     else
       out += c;
   }
-  if (text.size() > longest) out += "... (" + std::to_string(text.size()) + " bytes)";
+  if (text.size() > end) out += "... (" + std::to_string(text.size()) + " bytes)";
   return out;
 }
 

@@ -3,6 +3,7 @@
 #include "models/model.hpp"
 
 #include "kernels/dense_schemes.hpp"
+#include "kernels/kv_range.hpp"
 #include "models/vocabulary_gguf.hpp"
 #include "models/weight_conversion.hpp"
 
@@ -60,15 +61,15 @@ struct weight_list {
   std::vector<weight_request> requests;
   std::vector<shared_weight*> places;
 
-  void add(std::vector<const gguf_tensor*> parts, shared_weight& place) {
-    requests.push_back({std::move(parts)});
+  void add(std::vector<const gguf_tensor*> parts, shared_weight& place, bool alone = false) {
+    requests.push_back({std::move(parts), alone});
     places.push_back(&place);
   }
 };
 
 result<void> list_qkv(
     tensor_taker& take, const model_config& config, const std::string& prefix, layer_weights& layer,
-    weight_list& list) {
+    bool alone, weight_list& list) {
   const std::uint64_t q_width = std::uint64_t{config.heads} * config.head_dim;
   const std::uint64_t kv_width = std::uint64_t{config.kv_heads} * config.head_dim;
   const auto q = take.matrix(prefix + "attn_q.weight", q_width, config.hidden);
@@ -81,15 +82,15 @@ result<void> list_qkv(
   const bool merged = can_merge(parts);
   layer.qkv.resize(merged ? 1 : 3);
   if (merged) {
-    list.add(parts, layer.qkv[0]);
+    list.add(parts, layer.qkv[0], alone);
   } else {
-    for (std::size_t i = 0; i < parts.size(); ++i) list.add({parts[i]}, layer.qkv[i]);
+    for (std::size_t i = 0; i < parts.size(); ++i) list.add({parts[i]}, layer.qkv[i], alone);
   }
   return {};
 }
 
 result<void> list_layer(
-    tensor_taker& take, const model_config& config, std::uint32_t index, layer_weights& layer,
+    tensor_taker& take, const model_config& config, std::uint32_t index, layer_weights& layer, bool alone,
     weight_list& list) {
   const std::string prefix = "blk." + std::to_string(index) + '.';
   auto attention_norm = take.vector(prefix + "attn_norm.weight", config.hidden);
@@ -98,7 +99,7 @@ result<void> list_layer(
   if (!ffn_norm) return ffn_norm.error();
   layer.attention_norm = std::move(*attention_norm);
   layer.ffn_norm = std::move(*ffn_norm);
-  if (auto listed = list_qkv(take, config, prefix, layer, list); !listed) return listed;
+  if (auto listed = list_qkv(take, config, prefix, layer, alone, list); !listed) return listed;
   struct {
     const char* suffix;
     std::uint64_t n, k;
@@ -113,20 +114,22 @@ result<void> list_layer(
   for (const auto& matrix : matrices) {
     const auto tensor = take.matrix(prefix + matrix.suffix, matrix.n, matrix.k);
     if (!tensor) return tensor.error();
-    list.add({*tensor}, matrix.place);
+    list.add({*tensor}, matrix.place, alone);
   }
   return {};
 }
 
-result<void>
-list_model(const gguf_file& file, const model_config& config, model_weights& weights, weight_list& list) {
+/// `alone`: the matrices of layers, which are converted and freed one by one, get memory of their own.
+result<void> list_model(
+    const gguf_file& file, const model_config& config, bool alone, model_weights& weights,
+    weight_list& list) {
   tensor_taker take(file);
   const auto embedding = take.matrix("token_embd.weight", config.vocab, config.hidden);
   if (!embedding) return embedding.error();
   list.add({*embedding}, weights.embedding);
   weights.layers.resize(config.layers);
   for (std::uint32_t i = 0; i < config.layers; ++i)
-    if (auto listed = list_layer(take, config, i, weights.layers[i], list); !listed) return listed;
+    if (auto listed = list_layer(take, config, i, weights.layers[i], alone, list); !listed) return listed;
   auto norm = take.vector("output_norm.weight", config.hidden);
   if (!norm) return norm.error();
   weights.output_norm = std::move(*norm);
@@ -146,13 +149,23 @@ list_model(const gguf_file& file, const model_config& config, model_weights& wei
 }
 
 /// Converts the matrices of every layer; embedding and head stay as stored.
-result<void> convert_layers(model_weights& weights, const std::string& scheme) {
-  for (layer_weights& layer : weights.layers) {
-    std::vector<shared_weight*> all{&layer.attention_output, &layer.gate, &layer.up, &layer.down};
-    for (shared_weight& weight : layer.qkv) all.push_back(&weight);
-    for (shared_weight* weight : all) {
+result<void> convert_layers(const gguf_file& file, model_weights& weights, const std::string& scheme) {
+  for (std::size_t i = 0; i < weights.layers.size(); ++i) {
+    layer_weights& layer = weights.layers[i];
+    std::vector<std::pair<const char*, shared_weight*>> all{
+        {"attn_output", &layer.attention_output},
+        {"ffn_gate", &layer.gate},
+        {"ffn_up", &layer.up},
+        {"ffn_down", &layer.down}};
+    static constexpr const char* split[] = {"attn_q", "attn_k", "attn_v"};
+    for (std::size_t part = 0; part < layer.qkv.size(); ++part)
+      all.emplace_back(layer.qkv.size() == 1 ? "attn_q, attn_k and attn_v" : split[part], &layer.qkv[part]);
+    for (const auto& [name, weight] : all) {
       auto converted = convert_weight(**weight, scheme);
-      if (!converted) return converted.error();
+      if (!converted)
+        return file.fail(
+            "layer " + std::to_string(i) + ", " + name + ": " + converted.error().message,
+            converted.error().code);
       *weight = std::make_shared<const packed_weight>(std::move(*converted));
     }
   }
@@ -180,7 +193,8 @@ scheme_finder with_dense_schemes(const scheme_finder& others) {
 
 result<void> load_all_weights(const gguf_file& file, const model_options& options, model& to) {
   weight_list list;
-  if (auto listed = list_model(file, to.config, to.weights, list); !listed) return listed;
+  if (auto listed = list_model(file, to.config, !options.layer_scheme.empty(), to.weights, list); !listed)
+    return listed;
   weight_load_options load;
   load.find_scheme = with_dense_schemes(options.find_scheme);
   load.threads = options.threads;
@@ -192,17 +206,36 @@ result<void> load_all_weights(const gguf_file& file, const model_options& option
     *list.places[i] = std::make_shared<const packed_weight>(std::move((*loaded)[i]));
   if (to.config.tied_head) to.weights.head = to.weights.embedding;
   if (!options.layer_scheme.empty())
-    if (auto converted = convert_layers(to.weights, options.layer_scheme); !converted) return converted;
+    if (auto converted = convert_layers(file, to.weights, options.layer_scheme); !converted) return converted;
   return {};
+}
+
+constexpr float f16_largest = 65504;
+constexpr float kv_margin =
+    8; // other tokens, at other positions, have larger keys and values than the few looked at
+constexpr std::uint32_t probe_tokens = 16;
+
+/// The element type that the keys and values of a few tokens call for; see model_options::kv.
+result<kernels::kv_type> choose_kv(const model& m, int threads) {
+  execution_plan plan = m.plan;
+  plan.kv = kernels::kv_type::f32;
+  const auto program = build_decoder(m.config, m.weights, plan);
+  if (!program) return program.error();
+  std::vector<std::int32_t> tokens;
+  tokens.push_back(m.vocabulary.bos.value_or(0)); // whose activations are the largest in many models
+  const std::uint32_t count = std::min(probe_tokens, m.config.context);
+  for (std::uint64_t i = 1; i < count; ++i)
+    tokens.push_back(static_cast<std::int32_t>(i * m.config.vocab / count));
+  const auto largest = kernels::largest_key_value(
+      **program, tokens, kernels::best_isa(), static_cast<unsigned>(std::max(threads, 0)));
+  if (!largest) return largest.error();
+  return *largest * kv_margin <= f16_largest ? kernels::kv_type::f16 : kernels::kv_type::bf16;
 }
 
 /// Everything but the weights.
 result<void> read_facts(const gguf_file& file, model& to) {
   to.path = file.name();
   to.file_bytes = file.file_bytes();
-  for (const gguf_tensor& tensor : file.tensors()) to.parameters += tensor.elements;
-  for (const gguf_value& value : file.metadata())
-    to.metadata.push_back({std::string(value.key), describe(value)});
   auto config = read_model_config(file);
   if (!config) return config.error();
   to.config = std::move(*config);
@@ -223,13 +256,20 @@ result<void> load_into(const gguf_file& file, const model_options& options, mode
   if (auto read = read_facts(file, to); !read) return read;
   if (auto loaded = load_all_weights(file, options, to); !loaded) return loaded;
 
-  to.plan.kv = options.reference ? kernels::kv_type::f32 : options.kv;
   if (!options.layer_scheme.empty()) to.plan.layer_schemes.assign(to.config.layers, options.layer_scheme);
+  if (options.reference) {
+    to.plan.kv = kernels::kv_type::f32;
+  } else if (options.kv) {
+    to.plan.kv = *options.kv;
+  } else {
+    const auto kv = choose_kv(to, options.threads);
+    if (!kv) return kv.error();
+    to.plan.kv = *kv;
+  }
   auto program = build_decoder(to.config, to.weights, to.plan);
   if (!program) return program.error();
   to.program = std::move(*program);
   to.weight_bytes = packed_bytes(to.weights);
-  to.kv_bytes_per_block = to.program->kv.bytes_per_block();
   return {};
 }
 
@@ -249,7 +289,7 @@ result<void> check_model(const gguf_file& file, const scheme_finder& find_scheme
   model facts;
   if (auto read = read_facts(file, facts); !read) return read;
   weight_list list;
-  if (auto listed = list_model(file, facts.config, facts.weights, list); !listed) return listed;
+  if (auto listed = list_model(file, facts.config, false, facts.weights, list); !listed) return listed;
   return check_weights(file, list.requests, with_dense_schemes(find_scheme));
 }
 

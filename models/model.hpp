@@ -23,22 +23,18 @@ struct model_options {
   scheme_finder find_scheme;
   /// The reference path: KV cache in FP32. Its backend is made with isa::ref.
   bool reference = false;
-  /// Element type of the KV cache when not on the reference path. F16 holds the keys and values of models
-  /// whose activations stay below 65504; BF16 is for the others. A row that overflows is flagged, never
-  /// silently wrong.
-  kernels::kv_type kv = kernels::kv_type::f16;
+  /// Element type of the KV cache when not on the reference path; nothing = chosen at load. Then sixteen
+  /// tokens (BOS and fifteen spread over the vocabulary) are run with a cache in single precision, and the
+  /// type is F16, which is finer, when eight times the largest key or value found stays within its range
+  /// (65504), else BF16, which has the range of single precision. A row that overflows all the same is
+  /// flagged, never silently wrong.
+  std::optional<kernels::kv_type> kv;
   /// A dense scheme ("dense.f16", "dense.bf16", "dense.f32") that every layer is converted to; empty = as
   /// stored.
   std::string layer_scheme;
-  int threads = 0; ///< for packing; 0 = as many as the machine has
+  int threads = 0; ///< for packing and that run; 0 = as many as the machine has
   std::function<void(std::uint64_t done, std::uint64_t total)> progress; ///< bytes of the file packed
   std::stop_token stop; ///< when asked, the loading ends with errc::shutdown
-};
-
-/// One line of `inspect`.
-struct model_note {
-  std::string key;
-  std::string value; ///< shortened, printable
 };
 
 /// Owns weights and program; shared by whoever runs it. Thread: any reader.
@@ -50,11 +46,8 @@ struct model {
   std::shared_ptr<const kernels::step_program> program;
   models::vocabulary vocabulary;
   std::optional<std::string> chat_template;
-  std::vector<model_note> metadata; ///< in file order
   std::uint64_t file_bytes = 0;
-  std::uint64_t weight_bytes = 0;       ///< packed, a shared matrix once
-  std::uint64_t kv_bytes_per_block = 0; ///< of 32 positions, all layers
-  std::uint64_t parameters = 0;         ///< elements of all tensors
+  std::uint64_t weight_bytes = 0; ///< packed, a shared matrix once
 };
 
 /// Maps, checks and packs a GGUF file. The file is not needed afterwards.

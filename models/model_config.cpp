@@ -102,6 +102,15 @@ result<void> read_heads(const gguf_file& file, const key_reader& keys, model_con
   return {};
 }
 
+/// Linear scaling, under its key or the one of older files; 0 is none.
+result<float> read_rope_factor(const gguf_file& file, const key_reader& keys) {
+  const char* suffix = "rope.scaling.factor";
+  if (file.find_value(keys.key(suffix)) == nullptr) suffix = "rope.scale_linear";
+  const auto stated = file.find<float>(keys.key(suffix));
+  if (stated && stated->value_or(0) == 0) return 1.0F;
+  return keys.real_or(suffix, 1.0F, 1e-3F, 1e6F);
+}
+
 result<void> read_rope(const gguf_file& file, const key_reader& keys, model_config& config) {
   const auto dims = keys.number_or("rope.dimension_count", config.head_dim, 2, config.head_dim);
   if (!dims) return dims.error();
@@ -110,14 +119,14 @@ result<void> read_rope(const gguf_file& file, const key_reader& keys, model_conf
   if (!base) return base.error();
   const auto scaling = file.find<std::string_view>(keys.key("rope.scaling.type"));
   if (!scaling) return scaling.error();
-  const std::string_view type = scaling->value_or("none");
+  const std::string_view type = scaling->value_or("linear"); // as llama.cpp reads a factor that stands alone
   if (type != "none" && type != "linear")
     return file.fail(
         "key '" + keys.key("rope.scaling.type") + "' is '" + std::string(type) +
             "'; none and linear are supported",
         errc::unsupported);
   if (type == "linear") {
-    const auto factor = keys.real_or("rope.scaling.factor", 1.0F, 1e-3F, 1e6F);
+    const auto factor = read_rope_factor(file, keys);
     if (!factor) return factor.error();
     config.rope_scale = *factor;
   }
@@ -148,16 +157,23 @@ result<void> read_vocabulary_size(const gguf_file& file, const key_reader& keys,
 
 /// Keys of variants whose computation differs from the plain one.
 result<void> refuse_variants(const gguf_file& file, const key_reader& keys) {
-  for (const char* suffix : {"expert_count", "attention.sliding_window", "attention.layer_indices"}) {
-    const auto value = file.find<std::uint32_t>(keys.key(suffix));
-    if (value && value->value_or(0) == 0) continue;
+  const auto refused = [&](std::string_view suffix) {
     return file.fail(
         "key '" + keys.key(suffix) + "' asks for a variant that is not supported", errc::unsupported);
+  };
+  for (const char* suffix : {"expert_count", "attention.sliding_window", "attention.layer_indices"}) {
+    const auto value = file.find<std::uint32_t>(keys.key(suffix));
+    if (!value || value->value_or(0) != 0) return refused(suffix);
+  }
+  const auto causal = file.find<bool>(keys.key("attention.causal"));
+  if (!causal || !causal->value_or(true)) return refused("attention.causal");
+  for (const auto& [suffix, plain] :
+       {std::pair{"attention.clamp_kqv", 0.0F}, {"rope.scaling.attn_factor", 1.0F}}) {
+    const auto value = file.find<float>(keys.key(suffix));
+    if (!value || value->value_or(plain) != plain) return refused(suffix);
   }
   for (const char* suffix : {"attention.scale", "logit_scale", "residual_scale", "embedding_scale"})
-    if (file.find_value(keys.key(suffix)) != nullptr)
-      return file.fail(
-          "key '" + keys.key(suffix) + "' asks for a variant that is not supported", errc::unsupported);
+    if (file.find_value(keys.key(suffix)) != nullptr) return refused(suffix);
   return {};
 }
 

@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
+#include <optional>
 #include <vector>
 
 namespace troupe::models {
@@ -27,13 +29,31 @@ void encode(std::span<const float> numbers, std::string_view id, std::byte* to) 
   }
 }
 
-error refused(std::string_view id, std::int32_t status, const char* why) {
+error refused(const std::string& what, std::int32_t status, const char* why) {
   return {
       status == TROUPE_BAD_DATA ? errc::bad_file : errc::internal,
-      "cannot convert a weight to " + std::string(id) + ": " + (*why != '\0' ? why : "status") + ' ' +
-          std::to_string(status),
+      what + ": " + (*why != '\0' ? why : ("status " + std::to_string(status)).c_str()),
       {},
       0};
+}
+
+/// The first number that became infinite in `id`, in the words of an error, or nothing.
+std::optional<error> out_of_range(
+    std::span<const float> numbers, std::span<const std::byte> encoded, std::size_t k, std::string_view id) {
+  if (id == "dense.f32") return std::nullopt;
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    std::uint16_t bits = 0;
+    std::memcpy(&bits, encoded.data() + i * sizeof bits, sizeof bits);
+    const float x = id == "dense.f16" ? kernels::half_to_float(bits) : kernels::bfloat_to_float(bits);
+    if (std::isfinite(x)) continue;
+    return error{
+        errc::bad_file,
+        "channel " + std::to_string(i / k) + ", input " + std::to_string(i % k) + " is " +
+            std::to_string(numbers[i]) + ", which does not fit " + std::string(id),
+        {},
+        0};
+  }
+  return std::nullopt;
 }
 
 } // namespace
@@ -52,7 +72,7 @@ result<packed_weight> convert_weight(const packed_weight& weight, std::string_vi
   const std::size_t k = weight.shape.k, n = weight.shape.n;
   troupe_packed_size size{sizeof size, 0, 0};
   if (const auto status = scheme->packed_size(&converted.shape, &size); status != TROUPE_OK)
-    return refused(id, status, "");
+    return refused("packed_size of " + std::string(id), status, "");
   auto memory = aligned_buffer::allocate(size.bytes);
   if (!memory) return memory.error();
   converted.data = std::move(*memory);
@@ -61,13 +81,14 @@ result<packed_weight> convert_weight(const packed_weight& weight, std::string_vi
   if (const auto status =
           weight.scheme->dequantise(&weight.shape, weight.data.data(), 0, weight.shape.n, numbers.data(), k);
       status != TROUPE_OK)
-    return refused(id, status, "");
+    return refused(std::string("reading back ") + weight.scheme->id, status, "");
   std::vector<std::byte> source(n * k * scheme->source_block_bytes);
   encode(numbers, id, source.data());
+  if (auto wrong = out_of_range(numbers, source, k, id)) return std::move(*wrong);
   std::array<char, 256> why{};
   const auto status = scheme->pack(
       &converted.shape, source.data(), 0, converted.shape.n, converted.data.data(), {why.data(), why.size()});
-  if (status != TROUPE_OK) return refused(id, status, why.data());
+  if (status != TROUPE_OK) return refused("packing " + std::string(id), status, why.data());
   return converted;
 }
 

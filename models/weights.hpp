@@ -23,6 +23,7 @@ using scheme_finder = std::function<const troupe_quant_scheme*(std::string_view 
 /// channels (q | k | v, gate | up).
 struct weight_request {
   std::vector<const gguf_tensor*> parts;
+  bool alone = false; ///< in memory of its own, freed with it, instead of the block that the others share
 };
 
 struct weight_load_options {
@@ -37,10 +38,11 @@ struct weight_load_options {
 bool can_merge(std::span<const gguf_tensor* const> parts) noexcept;
 
 /// Checks, allocates and packs every request, in parallel; the answers are in the order of the requests. They
-/// share one block of memory, which lives until the last of them is gone. Thread: any, blocks until done; the
-/// work runs in a oneTBB arena of its own. Errors: bad_file for a tensor that is no matrix, or has NaN or
-/// infinite scales (names tensor and channel); unsupported for a type without a scheme; no_memory; shutdown
-/// when stopped. Of several errors that of the earliest request is told.
+/// share one block of memory, which lives until the last of them is gone, but for those that stand `alone`.
+/// Thread: any, blocks until done; the work runs in a oneTBB arena of its own. Errors: bad_file for a tensor
+/// that is no matrix, or has NaN or infinite scales (names tensor and channel); unsupported for a type
+/// without a scheme; no_memory; shutdown when stopped. Of several errors that of the earliest request is
+/// told.
 result<std::vector<packed_weight>> load_weights(
     const gguf_file& file, std::span<const weight_request> requests, const weight_load_options& options);
 

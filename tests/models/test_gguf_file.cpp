@@ -198,6 +198,20 @@ BOOST_AUTO_TEST_CASE(descriptions_are_one_short_printable_line) {
   BOOST_TEST(line("many") == "[0, 1, 2, 3, 4, 5, 6, 7, ... (20)]");
 }
 
+BOOST_AUTO_TEST_CASE(values_are_described_exactly_and_as_well_formed_text) {
+  gguf_builder b;
+  b.value("small", 6, raw(1e-5F)).value("third", 12, raw(1.0 / 3)).value("tenth", 6, raw(0.1F));
+  b.text("quoted", R"(say "hi" \ there)").text("cut", std::string(79, 'z') + "é" + std::string(10, 'z'));
+  const std::string bytes = b.bytes();
+  const gguf_file file = parsed(bytes);
+  const auto line = [&](std::string_view key) { return describe(*file.find_value(key)); };
+  BOOST_TEST(line("small") == "1e-05");
+  BOOST_TEST(line("third") == "0.3333333333333333");
+  BOOST_TEST(line("tenth") == "0.1");
+  BOOST_TEST(line("quoted") == R"("say \"hi\" \\ there")");
+  BOOST_TEST(line("cut") == "\"" + std::string(79, 'z') + "... (91 bytes)\"");
+}
+
 BOOST_AUTO_TEST_CASE(a_file_written_by_the_gguf_package_is_read) {
   const auto file = gguf_file::open(TROUPE_TEST_DATA "/gguf_blocks.gguf").value();
   BOOST_TEST(file.tensors().size() == 10u);

@@ -22,6 +22,7 @@ struct llama_file {
       {"llama.attention.head_count", 2},  {"llama.attention.head_count_kv", 1},
       {"tokenizer.ggml.bos_token_id", 0}, {"tokenizer.ggml.eos_token_id", 1}};
   std::map<std::string, float> reals{{"llama.attention.layer_norm_rms_epsilon", 1e-5F}};
+  std::map<std::string, bool> flags;
   std::map<std::string, std::string> texts{
       {"general.architecture", "llama"}, {"tokenizer.ggml.model", "gpt2"}, {"tokenizer.ggml.pre", "gpt-2"}};
   std::map<std::string, std::vector<std::uint64_t>> tensors{
@@ -31,6 +32,7 @@ struct llama_file {
       {"blk.0.attn_v.weight", {8, 4}},    {"blk.0.attn_output.weight", {8, 8}},
       {"blk.0.ffn_gate.weight", {8, 12}}, {"blk.0.ffn_up.weight", {8, 12}},
       {"blk.0.ffn_down.weight", {12, 8}}};
+  std::map<std::string, float> scales; ///< of tensors whose numbers are larger than usual
   std::vector<std::string> tokens{"a", "b", "c"};
 
   std::string bytes() const {
@@ -38,6 +40,7 @@ struct llama_file {
     for (const auto& [key, value] : texts) file.text(key, value);
     for (const auto& [key, value] : numbers) file.u32(key, value);
     for (const auto& [key, value] : reals) file.value(key, 6, raw(value));
+    for (const auto& [key, value] : flags) file.value(key, 7, std::string(1, value ? '\1' : '\0'));
     std::string encoded;
     for (const auto& token : tokens) encoded += raw_string(token);
     file.array("tokenizer.ggml.tokens", 8, tokens.size(), encoded);
@@ -45,7 +48,8 @@ struct llama_file {
       std::uint64_t elements = 1;
       for (const std::uint64_t extent : ne) elements *= extent;
       std::string data;
-      for (std::uint64_t i = 0; i < elements; ++i) data += raw(0.01F * static_cast<float>(i % 17));
+      const float scale = scales.contains(name) ? scales.at(name) : 0.01F;
+      for (std::uint64_t i = 0; i < elements; ++i) data += raw(scale * static_cast<float>(i % 17));
       file.add(name, ne, ggml_type::f32, data);
     }
     return file.bytes();
@@ -94,10 +98,8 @@ BOOST_AUTO_TEST_CASE(a_whole_file_becomes_a_program) {
   BOOST_TEST(m.weights.layers[0].qkv.size() == 1U); // equal types are merged
   BOOST_TEST(m.program->ops.size() == 12U);
   BOOST_TEST(m.program->context == 64U);
-  BOOST_TEST(m.kv_bytes_per_block == 2U * 32 * 4 * 2);
-  BOOST_TEST(m.parameters == 8U * 3 + 3 * 8 + 8 * 8 + 2 * 8 * 4 + 8 * 8 + 3 * 8 * 12);
+  BOOST_TEST(m.program->kv.bytes_per_block() == 2U * 32 * 4 * 2);
   BOOST_TEST((m.program->kv.type == kernels::kv_type::f16));
-  BOOST_TEST(!m.metadata.empty());
 }
 
 BOOST_AUTO_TEST_CASE(the_reference_path_keeps_its_cache_in_single_precision) {
@@ -106,7 +108,29 @@ BOOST_AUTO_TEST_CASE(the_reference_path_keeps_its_cache_in_single_precision) {
   const auto loaded = llama_file{}.load(options);
   BOOST_REQUIRE(loaded);
   BOOST_TEST(((*loaded)->program->kv.type == kernels::kv_type::f32));
-  BOOST_TEST((*loaded)->kv_bytes_per_block == 2U * 32 * 4 * 4);
+  BOOST_TEST((*loaded)->program->kv.bytes_per_block() == 2U * 32 * 4 * 4);
+}
+
+BOOST_AUTO_TEST_CASE(the_cache_is_bf16_where_keys_or_values_would_leave_the_range_of_f16) {
+  const auto type_of = [](const char* tensor, float scale,
+                          std::optional<kernels::kv_type> asked = std::nullopt) {
+    llama_file file;
+    file.scales[tensor] = scale;
+    file.scales["blk.0.attn_norm.weight"] = 1.0F;
+    model_options options;
+    options.kv = asked;
+    const auto loaded = file.load(options);
+    BOOST_REQUIRE_MESSAGE(loaded, loaded.error().message);
+    BOOST_TEST(((*loaded)->program->kv.type == (*loaded)->plan.kv));
+    return (*loaded)->plan.kv;
+  };
+  for (const char* tensor : {"blk.0.attn_k.weight", "blk.0.attn_v.weight"}) {
+    BOOST_TEST((type_of(tensor, 0.01F) == kernels::kv_type::f16));
+    BOOST_TEST((type_of(tensor, 1e4F) == kernels::kv_type::bf16));
+    BOOST_TEST((type_of(tensor, 1e30F) == kernels::kv_type::bf16));
+    BOOST_TEST((type_of(tensor, 1e30F, kernels::kv_type::f16) == kernels::kv_type::f16)); // as asked
+  }
+  BOOST_TEST((type_of("blk.0.attn_q.weight", 1e4F) == kernels::kv_type::f16)); // queries are not stored
 }
 
 BOOST_AUTO_TEST_CASE(another_architecture_is_refused_with_the_list_of_those_that_run) {
@@ -189,8 +213,19 @@ BOOST_AUTO_TEST_CASE(what_the_computation_would_leave_out_is_refused) {
     BOOST_TEST(mentions(refusal([&](auto& f) { f.numbers[key] = 8; }, errc::unsupported), key));
   BOOST_TEST(mentions(
       refusal([](auto& f) { f.texts["llama.rope.scaling.type"] = "yarn"; }, errc::unsupported), "'yarn'"));
+  BOOST_TEST(mentions(
+      refusal([](auto& f) { f.reals["llama.attention.clamp_kqv"] = 8.0F; }, errc::unsupported),
+      "llama.attention.clamp_kqv"));
+  BOOST_TEST(mentions(
+      refusal([](auto& f) { f.reals["llama.rope.scaling.attn_factor"] = 1.1F; }, errc::unsupported),
+      "llama.rope.scaling.attn_factor"));
+  BOOST_TEST(mentions(
+      refusal([](auto& f) { f.flags["llama.attention.causal"] = false; }, errc::unsupported),
+      "llama.attention.causal"));
   llama_file fine;
   fine.numbers["llama.expert_count"] = 0; // says that there are none
+  fine.reals["llama.attention.clamp_kqv"] = 0.0F;
+  fine.flags["llama.attention.causal"] = true;
   BOOST_TEST(fine.load().has_value());
 }
 
@@ -225,12 +260,39 @@ BOOST_AUTO_TEST_CASE(rope_frequencies_follow_base_scale_and_factors) {
   f = rope_inverse_frequencies(config, {1.0F, 4.0F});
   BOOST_TEST(f[0] == 0.5F);
   BOOST_TEST(f[1] == 0.0125F);
-  llama_file scaled;
-  scaled.texts["llama.rope.scaling.type"] = "linear";
-  scaled.reals["llama.rope.scaling.factor"] = 4.0F;
-  const auto loaded = scaled.load();
-  BOOST_REQUIRE(loaded);
-  BOOST_TEST((*loaded)->config.rope_scale == 4.0F);
+}
+
+BOOST_AUTO_TEST_CASE(linear_scaling_is_read_as_llama_cpp_reads_it) {
+  const auto scale_of = [](const std::map<std::string, float>& reals, const char* type = nullptr) {
+    llama_file file;
+    if (type != nullptr) file.texts["llama.rope.scaling.type"] = type;
+    for (const auto& [key, value] : reals) file.reals[key] = value;
+    const auto loaded = file.load();
+    BOOST_REQUIRE_MESSAGE(loaded, loaded.error().message);
+    return (*loaded)->config.rope_scale;
+  };
+  BOOST_TEST(scale_of({}) == 1.0F);
+  BOOST_TEST(scale_of({{"llama.rope.scaling.factor", 4.0F}}, "linear") == 4.0F);
+  BOOST_TEST(scale_of({{"llama.rope.scaling.factor", 4.0F}}) == 4.0F); // no type is linear
+  BOOST_TEST(scale_of({{"llama.rope.scale_linear", 2.0F}}) == 2.0F);   // the older key
+  BOOST_TEST(scale_of({{"llama.rope.scaling.factor", 4.0F}, {"llama.rope.scale_linear", 2.0F}}) == 4.0F);
+  BOOST_TEST(scale_of({{"llama.rope.scaling.factor", 4.0F}}, "none") == 1.0F);
+  BOOST_TEST(scale_of({{"llama.rope.scaling.factor", 0.0F}}) == 1.0F); // none stated
+  BOOST_TEST(mentions(
+      refusal([](auto& f) { f.reals["llama.rope.scale_linear"] = -1.0F; }), "llama.rope.scale_linear"));
+}
+
+BOOST_AUTO_TEST_CASE(converted_layers_name_what_cannot_be_converted) {
+  model_options options;
+  options.layer_scheme = "dense.f16";
+  llama_file file;
+  BOOST_TEST(file.load(options).has_value());
+  file.scales["blk.0.ffn_up.weight"] = 1e6F;
+  const auto loaded = file.load(options);
+  BOOST_REQUIRE(!loaded);
+  BOOST_TEST((loaded.error().code == errc::bad_file));
+  BOOST_TEST(mentions(loaded.error().message, "layer 0, ffn_up"), loaded.error().message);
+  BOOST_TEST(mentions(loaded.error().message, "does not fit dense.f16"), loaded.error().message);
 }
 
 BOOST_AUTO_TEST_CASE(a_decoder_refuses_weights_of_another_shape_or_scheme) {

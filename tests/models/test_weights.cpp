@@ -73,6 +73,31 @@ weight_request request(const gguf_file& file, std::initializer_list<const char*>
 
 BOOST_AUTO_TEST_SUITE(weights)
 
+BOOST_AUTO_TEST_CASE(a_matrix_that_stands_alone_has_an_allocation_of_its_own) {
+  gguf_builder b;
+  const std::string rows = q8_rows(1100, 2048, 1);
+  for (const char* name : {"a", "b", "c", "d"}) b.add(name, {2048, 1100}, ggml_type::q8_0, rows);
+  const std::string bytes = b.bytes();
+  const auto file = gguf_file::parse(as_bytes(bytes), "test.gguf");
+  BOOST_REQUIRE(file);
+  std::vector<weight_request> requests{
+      request(*file, {"a"}), request(*file, {"b"}), request(*file, {"c"}), request(*file, {"d"})};
+  requests[1].alone = requests[3].alone = true;
+  const auto loaded = load_weights(*file, requests, options());
+  BOOST_REQUIRE_MESSAGE(loaded, loaded.error().message);
+  const auto& w = *loaded;
+  // An allocation of this size begins at a huge page; a piece of the common block does not, after the first.
+  const auto offset = [](const packed_weight& weight) {
+    return reinterpret_cast<std::uintptr_t>(weight.data.data()) % troupe::aligned_buffer::huge_page_bytes;
+  };
+  BOOST_TEST(w[0].data.size() % troupe::aligned_buffer::huge_page_bytes != 0U);
+  BOOST_TEST(
+      w[2].data.data() - w[0].data.data() == static_cast<std::ptrdiff_t>((w[0].data.size() + 63) / 64 * 64));
+  BOOST_TEST(offset(w[1]) == 0U);
+  BOOST_TEST(offset(w[3]) == 0U);
+  BOOST_TEST((read_back(w[1]) == read_back(w[0])));
+}
+
 BOOST_AUTO_TEST_CASE(tensors_are_merged_along_the_output_channels) {
   gguf_builder b;
   const std::string q = q8_rows(49, 64, 1), k = q8_rows(17, 64, 2), v = q8_rows(300, 64, 3);
