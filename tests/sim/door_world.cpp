@@ -353,6 +353,7 @@ bool door_world::pump_server(connection& c) {
   const auto in = c.pipes.a_to_b.read(std::span(bytes).first(1 + chance_.below(bytes.size())), now());
   if (in.status == runtime::sim::io_status::ok) {
     moved = true;
+    wake_for(c.pipes.a_to_b); // for what is still under way behind it
     c.core->on_bytes({reinterpret_cast<const char*>(bytes.data()), in.bytes}, now());
   } else if (in.status != runtime::sim::io_status::would_block) {
     c.core->on_peer_closed(now());
@@ -398,6 +399,7 @@ bool door_world::pump_client(connection& c) {
   const auto in = c.pipes.b_to_a.read(std::span(bytes).first(1 + chance_.below(bytes.size())), now());
   if (in.status == runtime::sim::io_status::ok) {
     moved = true;
+    wake_for(c.pipes.b_to_a);
     c.received += in.bytes;
     for (std::size_t i = 0; i < in.bytes; ++i)
       hash_ = (hash_ ^ static_cast<std::uint8_t>(bytes[i])) * 1099511628211ULL;
