@@ -130,6 +130,10 @@ def swap_key_value(model):
     each_module("qkv_proj", change)(model)
 
 
+def head_from_embedding(model):
+    model.lm_head.weight.data = model.model.embed_tokens.weight.data
+
+
 def adjacent_pairs(model):
     """Permutes q and k as the GGUF files of architecture `llama` do, without the rotation that belongs to it."""
     config = model.config
@@ -198,14 +202,14 @@ def tie_experts(rows, never):
     """
 
     def apply(model):
-        model.model.embed_tokens.weight.data[:, 0] = 4.0
+        model.model.embed_tokens.weight.data[:, 0] = 10.0
         gates = [module for name, module in model.named_modules() if name.endswith("mlp.gate")]
         for gate, pairs in zip(gates, rows):
             gate.weight.data[:, 0] = 0
             for first, second in pairs:
                 gate.weight.data[second] = gate.weight.data[first]
             gate.weight.data[never] = 0
-            gate.weight.data[never, 0] = -3
+            gate.weight.data[never, 0] = -6
         for name, parameter in model.named_parameters():
             if name.endswith("post_attention_layernorm.weight"):
                 parameter.data[0] = 1.5
@@ -243,14 +247,13 @@ def common(model_type, architecture, **values):
 PAIRS = {"RoPE pairs (i, i + d/2)": Feature(model=adjacent_pairs)}
 ROPE_BASE = {"RoPE base": Feature(config=changed(rope_theta=10000.0))}
 WINDOW_OFF = {
-    "window": Feature(config=changed(sliding_window=None)),
+    "window": Feature(config=changed(sliding_window=1000)),
     "window one longer": Feature(config=changed(sliding_window=WINDOW + 1)),
     "window one shorter": Feature(config=changed(sliding_window=WINDOW - 1)),
 }
 
 LLAMA = common("llama", "LlamaForCausalLM", num_key_value_heads=3)
-LLAMA3 = common("llama", "LlamaForCausalLM", hidden_size=64, num_attention_heads=4, num_key_value_heads=2,
-                tie_word_embeddings=True, rope_theta=500000.0,
+LLAMA3 = common("llama", "LlamaForCausalLM", tie_word_embeddings=True, rope_theta=500000.0,
                 rope_scaling={"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
                               "original_max_position_embeddings": 64})  # yapf: disable
 QWEN2 = common("qwen2", "Qwen2ForCausalLM", tie_word_embeddings=True, rope_theta=1000000.0, rms_norm_eps=1e-6,
@@ -266,9 +269,9 @@ GEMMA3 = without("hidden_act")(
            hidden_activation="gelu_pytorch_tanh", rope_theta=1000000.0, rope_local_base_freq=10000.0,
            rope_scaling={"rope_type": "linear", "factor": 8.0}, query_pre_attn_scalar=40, sliding_window=WINDOW,
            sliding_window_pattern=6, bos_token_id=2, eos_token_id=[1, 106], pad_token_id=0))  # yapf: disable
-PHI3 = common("phi3", "Phi3ForCausalLM", rope_scaling=None, sliding_window=WINDOW, original_max_position_embeddings=256,
+PHI3 = common("phi3", "Phi3ForCausalLM", intermediate_size=64, rope_scaling=None, sliding_window=WINDOW, original_max_position_embeddings=256,
               pad_token_id=0)  # yapf: disable
-LONGROPE = common("phi3", "Phi3ForCausalLM", hidden_size=48, partial_rotary_factor=0.75, tie_word_embeddings=True,
+LONGROPE = common("phi3", "Phi3ForCausalLM", intermediate_size=64, partial_rotary_factor=0.75, tie_word_embeddings=True,
                   sliding_window=None, original_max_position_embeddings=32, pad_token_id=0,
                   rope_scaling={"type": "longrope", "short_factor": [1.0, 1.05, 1.2, 1.5, 1.9, 2.5],
                                 "long_factor": [1.1, 1.4, 2.2, 4.0, 6.5, 8.0]})  # yapf: disable
@@ -279,11 +282,10 @@ SMOLLM3 = common("smollm3", "SmolLM3ForCausalLM", intermediate_size=64, num_hidd
 GRANITE = common("granite", "GraniteForCausalLM", tie_word_embeddings=True, attention_bias=True, mlp_bias=True,
                  embedding_multiplier=6.0, attention_multiplier=0.4, residual_multiplier=0.5, logits_scaling=3.0,
                  pad_token_id=0)  # yapf: disable
-QWEN3 = common("qwen3", "Qwen3ForCausalLM", num_attention_heads=2, head_dim=32, attention_bias=False, rms_norm_eps=1e-6,
+QWEN3 = common("qwen3", "Qwen3ForCausalLM", intermediate_size=64, num_attention_heads=2, head_dim=32, attention_bias=False, rms_norm_eps=1e-6,
                rope_theta=1000000.0, tie_word_embeddings=True, use_sliding_window=False, sliding_window=None,
                max_window_layers=2)  # yapf: disable
-OLMO2 = common("olmo2", "Olmo2ForCausalLM", hidden_size=64, intermediate_size=64, num_attention_heads=4, num_key_value_heads=2,
-               rope_theta=500000.0, rms_norm_eps=1e-6, attention_bias=False, pad_token_id=0)  # yapf: disable
+OLMO2 = common("olmo2", "Olmo2ForCausalLM", intermediate_size=64, rope_theta=500000.0, rms_norm_eps=1e-6, attention_bias=False, pad_token_id=0)  # yapf: disable
 QWEN3_MOE = common("qwen3_moe", "Qwen3MoeForCausalLM", hidden_size=32, intermediate_size=64, num_hidden_layers=3,
                    num_attention_heads=4, num_key_value_heads=2, head_dim=16, rope_theta=1000000.0, rms_norm_eps=1e-6,
                    num_experts=8, num_experts_per_tok=3, moe_intermediate_size=24, norm_topk_prob=True,
@@ -307,7 +309,7 @@ GEMMA_FEATURES = {
 
 MODELS = {
     "llama": Model(LLAMA, {
-        **PAIRS, "own head": Feature(config=changed(tie_word_embeddings=True)),
+        **PAIRS, "own head": Feature(model=head_from_embedding),
         "RoPE": Feature(config=changed(rope_theta=1e30)),
     }),
     "llama_f16": Model({**LLAMA3, "torch_dtype": "float16"}, {}, dtype="float16", gguf=False),

@@ -121,12 +121,13 @@ class Decoder:
         return [self.linear(x, layer, name) for name in ("attn_q", "attn_k", "attn_v")]
 
     def norm_head(self, x, layer, name):
-        """QK norm, over the head or (a longer weight: OLMo 2) over the whole width. x: [length, heads * head]"""
+        """QK norm of each head, for OLMo 2 of the whole width. x: [length, heads * head]"""
         weight = self.weight(layer, name)
-        if weight is not None and len(weight) == x.shape[1]:
+        whole = self.file.architecture == "olmo2"
+        if weight is not None and whole:
             x = rms_norm(x, weight, self.epsilon)
         x = x.reshape(len(x), -1, self.head)
-        return rms_norm(x, weight, self.epsilon) if weight is not None and len(weight) == self.head else x
+        return x if weight is None or whole else rms_norm(x, weight, self.epsilon)
 
     def attention(self, x, layer):
         query, key, value = self.query_key_value(x, layer)

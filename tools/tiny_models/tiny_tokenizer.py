@@ -41,6 +41,8 @@ def write_byte_level(folder, config):
     (folder / "tokenizer_config.json").write_text(
         json.dumps({
             "tokenizer_class": "GPT2Tokenizer" if config["model_type"] == "phi3" else "PreTrainedTokenizerFast",
+            "pad_token": specials[0],
+            "unk_token": specials[0],
             "bos_token": specials[config["bos_token_id"]],
             "eos_token": specials[2 if config["bos_token_id"] == 1 else 1],
         }))
