@@ -9,6 +9,13 @@
 
 namespace troupe::test {
 
+/// A sanitizer's runtime takes address space as it goes and ends the process when it gets none.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool memory_can_be_limited = false;
+#else
+inline constexpr bool memory_can_be_limited = true;
+#endif
+
 /// While one lives, the process may take only `more` bytes of address space beyond what it has: enough for
 /// small allocations, not for the stacks of many threads.
 class memory_limit {

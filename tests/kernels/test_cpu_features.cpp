@@ -30,7 +30,9 @@ BOOST_AUTO_TEST_CASE(a_backend_beyond_the_machine_is_refused_in_one_line) {
   BOOST_TEST((made.error().code == troupe::errc::unsupported));
 }
 
-BOOST_AUTO_TEST_CASE(threads_that_cannot_be_started_are_an_error_that_says_so) {
+BOOST_AUTO_TEST_CASE(
+    threads_that_cannot_be_started_are_an_error_that_says_so,
+    *boost::unit_test::enable_if<troupe::test::memory_can_be_limited>()) {
   const troupe::test::memory_limit limit(128U << 20);
   const auto made = make_cpu_backend({isa::ref, 1024});
   BOOST_REQUIRE(!made);

@@ -252,7 +252,9 @@ BOOST_AUTO_TEST_CASE(the_profile_counts_phases_by_name) {
   BOOST_TEST(pool.profile().empty());
 }
 
-BOOST_AUTO_TEST_CASE(threads_that_cannot_all_start_are_an_exception_and_none_is_left) {
+BOOST_AUTO_TEST_CASE(
+    threads_that_cannot_all_start_are_an_exception_and_none_is_left,
+    *boost::unit_test::enable_if<troupe::test::memory_can_be_limited>()) {
   const troupe::test::memory_limit limit(128U << 20);
   BOOST_CHECK_THROW(compute_pool(with_threads(1024)), std::exception);
 }
