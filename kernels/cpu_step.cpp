@@ -45,6 +45,51 @@ std::uint64_t kernel_scratch(const step_program& program, isa level) {
   return largest;
 }
 
+/// What the program asks for that is not computed yet, or null.
+const char* missing_feature(const step_program& program) {
+  const char* missing = nullptr;
+  const auto lack = [&](bool asked, const char* what) {
+    if (asked) missing = what;
+  };
+  const auto rotation = [&](const rope* rotary) {
+    lack(rotary == nullptr, "layers without rotation");
+    if (rotary == nullptr) return;
+    lack(rotary->pairs != rope_pairs::adjacent, "rotation of halves");
+    lack(!rotary->long_inverse_frequency.empty(), "LongRoPE");
+  };
+  const auto lack_of = overloaded{
+      [&](const embed_op& o) { lack(o.scale != 1.0F, "a scale of embeddings"); },
+      [&](const qkv_op& o) {
+        rotation(o.rotary.get());
+        lack(!o.bias.empty(), "a bias of q, k and v");
+        lack(!o.q_norm.empty() || !o.k_norm.empty(), "norms of q and k");
+      },
+      [&](const place_op&) { lack(true, "norms over all heads"); },
+      [&](const attention_op& o) {
+        lack(o.window != 0, "sliding windows");
+        lack(o.softcap != 0, "soft caps of scores");
+      },
+      [&](const linear_op&) { lack(true, "plain projections"); },
+      [&](const linear_add_op& o) {
+        lack(!o.bias.empty(), "a bias of projections");
+        lack(o.scale != 1.0F, "a scale of projections");
+      },
+      [&](const add_op&) { lack(true, "norms before the residual"); },
+      [&](const gate_up_op& o) {
+        lack(o.activation != gate_activation::silu, "gates other than silu");
+        lack(!o.gate_bias.empty() || !o.up_bias.empty(), "a bias of gates");
+      },
+      [&](const moe_op&) { lack(true, "mixtures of experts"); },
+      [&](const head_op& o) {
+        lack(o.scale != 1.0F, "a scale of logits");
+        lack(o.softcap != 0, "soft caps of logits");
+      },
+      [](const auto&) {},
+  };
+  for (const op& any : program.ops) std::visit(lack_of, any);
+  return missing;
+}
+
 /// Heads are finished where they are multiplied, so a tile holds whole heads and whole panels.
 std::uint32_t head_unit(std::uint32_t head_dim) {
   return std::lcm(TROUPE_PANEL_CHANNELS, head_dim);
@@ -75,6 +120,8 @@ result<void> cpu_step::plan(const step_program& program, const step_input& input
   phases_.clear();
   planned_.clear();
   planned_.reserve(program.ops.size() + 1); // the phases point into it
+  if (const char* missing = missing_feature(program); missing != nullptr)
+    return error{errc::unsupported, std::string("step: this backend has no ") + missing, {}, 0};
   if (auto checked = check_rows(program, input, pool); !checked) return checked;
   if (auto checked = check_kernels(program); !checked) return checked;
   list_phases(program);
@@ -223,6 +270,7 @@ void cpu_step::list_phases(const step_program& program) {
               add<&cpu_step::run_head>("head", head_tiles_, 1, &o, channels);
             },
             [&](const sample_op& o) { add<&cpu_step::run_sample>("sample", outputs, 1, &o); },
+            [](const auto&) {}, // refused as a missing feature
         },
         any);
     // Without an output the tail of the program has nothing to compute.
