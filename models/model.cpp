@@ -61,7 +61,7 @@ struct weight_list {
   std::vector<weight_request> requests;
   std::vector<shared_weight*> places;
 
-  void add(std::vector<const gguf_tensor*> parts, shared_weight& place, bool alone = false) {
+  void add(std::vector<model_tensor> parts, shared_weight& place, bool alone = false) {
     requests.push_back({std::move(parts), alone});
     places.push_back(&place);
   }
@@ -78,7 +78,7 @@ result<void> list_qkv(
   if (!k) return k.error();
   const auto v = take.matrix(prefix + "attn_v.weight", kv_width, config.hidden);
   if (!v) return v.error();
-  const std::vector<const gguf_tensor*> parts{*q, *k, *v};
+  const std::vector<model_tensor> parts{**q, **k, **v};
   const bool merged = can_merge(parts);
   layer.qkv.resize(merged ? 1 : 3);
   if (merged) {
@@ -114,7 +114,7 @@ result<void> list_layer(
   for (const auto& matrix : matrices) {
     const auto tensor = take.matrix(prefix + matrix.suffix, matrix.n, matrix.k);
     if (!tensor) return tensor.error();
-    list.add({*tensor}, matrix.place, alone);
+    list.add({**tensor}, matrix.place, alone);
   }
   return {};
 }
@@ -126,7 +126,7 @@ result<void> list_model(
   tensor_taker take(file);
   const auto embedding = take.matrix("token_embd.weight", config.vocab, config.hidden);
   if (!embedding) return embedding.error();
-  list.add({*embedding}, weights.embedding);
+  list.add({**embedding}, weights.embedding);
   weights.layers.resize(config.layers);
   for (std::uint32_t i = 0; i < config.layers; ++i)
     if (auto listed = list_layer(take, config, i, weights.layers[i], alone, list); !listed) return listed;
@@ -136,7 +136,7 @@ result<void> list_model(
   if (!config.tied_head) {
     const auto head = take.matrix("output.weight", config.vocab, config.hidden);
     if (!head) return head.error();
-    list.add({*head}, weights.head);
+    list.add({**head}, weights.head);
   }
   if (take.has("rope_freqs.weight")) {
     auto factors = take.vector("rope_freqs.weight", config.rope_dims / 2);

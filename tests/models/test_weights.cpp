@@ -65,7 +65,7 @@ bool mentions(const std::string& text, std::string_view what) {
 
 weight_request request(const gguf_file& file, std::initializer_list<const char*> names) {
   weight_request r;
-  for (const char* name : names) r.parts.push_back(file.tensor(name).value());
+  for (const char* name : names) r.parts.push_back(*file.tensor(name).value());
   return r;
 }
 
