@@ -48,6 +48,7 @@ void executor_core::prepare(plan_entry& entry, kernels::step_input& input) {
     fresh.top_logprobs = entry.open->top_logprobs;
     fresh.min_tokens = entry.open->min_tokens;
     fresh.held_back = std::move(entry.open->held_back);
+    fresh.reach = entry.open->reach;
     sequences_[entry.id] = std::move(fresh);
   }
   const auto at = sequences_.find(entry.id);
@@ -61,6 +62,7 @@ void executor_core::prepare(plan_entry& entry, kernels::step_input& input) {
   part.blocks = s.blocks;
   part.sampling = s.sampling;
   part.prompt_tokens = s.prompt_tokens;
+  part.reach = s.reach;
   part.top_logprobs = s.top_logprobs;
   part.logprobs = s.logprobs;
   if (entry.want_token && s.sampling.penalised()) part.history = s.tokens;

@@ -46,6 +46,7 @@ class executor_core {
     std::uint32_t top_logprobs = 0;
     std::uint32_t min_tokens = 0;
     token_list held_back; ///< until min_tokens are drawn
+    std::uint32_t reach = 0;
   };
   struct member {
     request_id id;

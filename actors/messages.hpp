@@ -267,6 +267,7 @@ struct sequence_opening {
   std::uint32_t top_logprobs = 0;
   std::uint32_t min_tokens = 0; ///< until so many are drawn, `held_back` may not be
   token_list held_back;         ///< ids that end the sequence; null when nothing is held back
+  std::uint32_t reach = 0;      ///< positions at most, prompt and answer: kernels::step_sequence::reach
 };
 /// Positions [first, first + count) of one sequence are to be computed.
 struct plan_entry {
