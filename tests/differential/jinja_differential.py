@@ -22,7 +22,7 @@ except ImportError:
     sys.exit(77)
 
 TEXTS = ["", " ", "a", "B", "Hello, World", "  padded \n", "a\nb\r\nc\n\nd", "Grüße", "ß", "ΟΔΟΣ", "😀", "it's \"q\" \\", "<b>&",
-         "42", "-7", "3.5", " 12 ", "1e3", "nan", "key", "user", "assistant", "x,y,,z", "a b  c", "\t", "%s", "{x}", "aAbB", "é\u0301",
+         "42", "-7", "3.5", " 12 ", "1e3", "key", "user", "assistant", "x,y,,z", "a b  c", "\t", "%s", "{x}", "aAbB", "é\u0301",
          "\u00a0nb\u2003", "True", "None", "content"]
 INTS = [0, 1, 2, 3, -1, -2, 5, 7, 10, 100, -13]
 FLOATS = [0.0, 1.0, 2.5, -0.5, 1e20, 1e-7, 3.14159, 100.0, -2.0, 0.1]
@@ -64,6 +64,8 @@ OPERATORS = {"text": ["+", "~", "==", "!=", "<", ">=", "in", "not in", "and", "o
 ANY_OPERATOR = ["==", "!=", "~", "and", "or"]
 SUBSCRIPTS = ["0", "-1", "1", "5", "'role'", "'a'", "n", "s"]
 SLICES = ["::-1", "1:", ":2", ":-1", "::2", "1:3", "-2:", ":n"]
+# Addresses and integers above 64 bits. Not drawn at all: NaN and infinity from constants, which Jinja2's optimiser
+# writes as names.
 DIFFERENT_BY_DESIGN = ("object at 0x", "built-in method", "bound method", "<function", "<generator", "range(", "dict_", "j)",
                        "000000000000000000", "Undefined", "<Macro", "Cycler", "LoopContext", "Namespace", "TemplateReference")
 
@@ -267,7 +269,7 @@ def main():
         context = draw_context(rng)
         source = Writer(rng).body(2)
         want = reference(env, source, context)
-        if any(mark in want.get("text", "") for mark in DIFFERENT_BY_DESIGN):
+        if any(mark.lower() in want.get("text", "").lower() for mark in DIFFERENT_BY_DESIGN):
             left_out += 1
             continue
         ours.stdin.write(json.dumps({"template": source, "context": context}).encode() + b"\n")
