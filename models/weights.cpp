@@ -117,8 +117,7 @@ plan(const tensor_source& file, const weight_request& request, const scheme_find
   if (job.weight.scheme == nullptr)
     return file.fail(
         "tensor '" + names(request) + "' has type " + std::string(info.name) +
-            ", which this build cannot multiply; F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1 and Q8_0 are "
-            "supported",
+            ", which this build cannot multiply; these can be: " + runnable_types(),
         errc::unsupported);
   const troupe_quant_scheme& scheme = *job.weight.scheme;
   if (scheme.source_block_elements != info.block_elements || scheme.source_block_bytes != info.block_bytes)
