@@ -59,7 +59,13 @@ class watcher {
   }
 
   void bytes(std::string_view b) {
+    if (input_ended_) return;
     core_.on_bytes(b, now_);
+    look();
+  }
+  void end_input() {
+    if (std::exchange(input_ended_, true)) return;
+    core_.on_input_end(now_);
     look();
   }
   void written(std::size_t n) {
@@ -141,6 +147,7 @@ class watcher {
   std::map<request_key, flow> live_;
   std::size_t unsent_ = 0;
   std::size_t longest_answer_ = 0;
+  bool input_ended_ = false;
   bool ended_ = false;
 };
 
@@ -183,7 +190,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       door.pass(std::chrono::seconds(what / 8));
       break;
     case 5:
-      if (what > 250) door.drain();
+      if (what > 250)
+        door.drain();
+      else if (what > 200)
+        door.end_input();
       break;
     default:
       door.answer(s.byte());
