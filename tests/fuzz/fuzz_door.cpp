@@ -86,7 +86,7 @@ class watcher {
         f.accepted = true;
         event = accepted_event{{1, 2}, "m"};
       } else if (choice % 8 >= 3) {
-        event = token_event{f.seq++, 0, std::string(choice % 8 == 7 ? 3000 : 3, 't'), {1}, {}, {}};
+        event = token_event{f.seq++, choice / 64U, std::string(choice % 8 == 7 ? 3000 : 3, 't'), {1}, {}, {}};
       } else {
         if (choice % 8 != 0 && f.accepted) event = done_event{f.seq, finish_reason::stop, {}, "m", "fp"};
         live_.erase(k);
