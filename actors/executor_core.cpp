@@ -46,8 +46,7 @@ void executor_core::prepare(plan_entry& entry, kernels::step_input& input) {
     fresh.sampling = entry.open->sampling;
     fresh.logprobs = entry.open->logprobs;
     fresh.top_logprobs = entry.open->top_logprobs;
-    fresh.min_tokens = entry.open->min_tokens;
-    fresh.held_back = std::move(entry.open->held_back);
+    fresh.filter = std::move(entry.open->filter);
     fresh.reach = entry.open->reach;
     sequences_[entry.id] = std::move(fresh);
   }
@@ -66,15 +65,22 @@ void executor_core::prepare(plan_entry& entry, kernels::step_input& input) {
   part.top_logprobs = s.top_logprobs;
   part.logprobs = s.logprobs;
   if (entry.want_token && s.sampling.penalised()) part.history = s.tokens;
-  if (s.tokens.size() - s.prompt_tokens < s.min_tokens) part.held_back = s.held_back;
+  if (entry.want_token && s.filter)
+    part.mask = s.filter->after(std::span<const std::int32_t>(s.tokens).subspan(s.prompt_tokens));
+  std::uint32_t first_scored = 0, scored = 0;
   for (std::uint32_t i = 0; i < entry.count; ++i) {
     const std::uint32_t position = entry.first + i;
-    input.rows.push_back({index, s.tokens[position], position, kernels::row_output::none});
+    auto& row = input.rows.emplace_back();
+    row = {index, s.tokens[position], position, kernels::row_output::none};
+    if (position < entry.score_from || position + 1 >= s.prompt_tokens) continue;
+    row.want = kernels::row_output::score;
+    row.target = s.tokens[position + 1];
+    if (scored++ == 0) first_scored = static_cast<std::uint32_t>(input.rows.size() - 1);
   }
   if (entry.want_token) input.rows.back().want = kernels::row_output::token;
   members_.push_back(
       {entry.id, entry.first + entry.count - 1, static_cast<std::uint32_t>(input.rows.size() - 1),
-       entry.want_token});
+       entry.want_token, first_scored, scored});
 }
 
 void executor_core::on(close_sequence&& m, time_point, executor_effects&) {
@@ -116,16 +122,31 @@ bool executor_core::collect(kernels::step_result& result, std::string& fault) {
   for (const auto& m : members_) {
     auto& r = results_.results.emplace_back();
     r.id = m.id;
-    if (!m.want_token) continue;
-    if (next >= result.rows.size() || result.rows[next].row != m.last_row) {
-      fault = "the backend did not answer row " + std::to_string(m.last_row);
-      return false;
-    }
+    if (collect_member(m, result, next, r)) continue;
+    fault = "the backend did not answer every row up to " + std::to_string(m.last_row);
+    return false;
+  }
+  return true;
+}
+
+/// The rows of one sequence that want an answer: its scored ones, then the one that draws.
+bool executor_core::collect_member(
+    const member& m, kernels::step_result& result, std::size_t& next, sequence_result& r) {
+  const std::size_t wanted = m.scored_rows + (m.want_token ? 1U : 0U);
+  if (result.rows.size() - next < wanted) return false;
+  r.scores.reserve(m.scored_rows);
+  for (std::size_t i = 0; i < wanted; ++i) {
     auto& row = result.rows[next++];
+    r.not_finite = r.not_finite || (row.flags & kernels::row_not_finite) != 0;
+    const bool scored = i < m.scored_rows;
+    if (row.row != (scored ? m.first_scored_row + i : m.last_row)) return false;
+    if (scored) {
+      r.scores.push_back({row.logprob, std::move(row.top)});
+      continue;
+    }
     r.token = row.token;
     r.logprob = row.logprob;
     r.top = std::move(row.top);
-    r.not_finite = (row.flags & kernels::row_not_finite) != 0;
   }
   return true;
 }

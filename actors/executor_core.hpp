@@ -44,8 +44,7 @@ class executor_core {
     kernels::sampling_params sampling;
     bool logprobs = false;
     std::uint32_t top_logprobs = 0;
-    std::uint32_t min_tokens = 0;
-    token_list held_back; ///< until min_tokens are drawn
+    std::shared_ptr<const token_filter> filter;
     std::uint32_t reach = 0;
   };
   struct member {
@@ -53,8 +52,11 @@ class executor_core {
     std::uint32_t last_position = 0;
     std::uint32_t last_row = 0;
     bool want_token = false;
+    std::uint32_t first_scored_row = 0, scored_rows = 0; ///< that answer with a score, one after the other
   };
   void prepare(plan_entry& entry, kernels::step_input& input);
+  static bool
+  collect_member(const member& m, kernels::step_result& result, std::size_t& next, sequence_result& r);
   void fail(std::string reason, executor_effects& out);
   void deliver(executor_effects& out);
   bool collect(kernels::step_result& result, std::string& fault);

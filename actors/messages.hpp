@@ -2,6 +2,7 @@
 // Every message between the actors, grouped by receiver, and the inbox protocol of each.
 #pragma once
 
+#include "actors/token_filter.hpp"
 #include "kernels/backend.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/clock.hpp"
@@ -48,6 +49,9 @@ struct admission_request {
   std::uint32_t max_tokens = no_limit;
   time_point deadline = time_point::max();
   std::string tenant;
+  /// Shared by the choices of one client's request, which begin with the same prompt or wait for each other;
+  /// 0: this is all of it. Once one of them has begun, none is refused for waiting too long.
+  std::uint64_t group = 0;
   std::size_t payload_bytes() const noexcept { return tenant.capacity(); }
 };
 
@@ -63,6 +67,8 @@ struct enqueue {
   bool ignore_eos = false;
   bool logprobs = false;
   std::uint32_t top_logprobs = 0;
+  std::vector<std::int32_t> banned; ///< ids that are never drawn
+  bool score_prompt = false;        ///< answer with `prompt_scored` too
 };
 
 /// Ends a request. Idempotent; an unknown id is a no-op, because its end may be on the way already.
@@ -114,6 +120,11 @@ struct blocks_released {
   std::uint32_t blocks = 0;
 };
 
+/// The log probability of a prompt's token after those before it, and the most likely tokens in its place.
+struct prompt_score {
+  float logprob = 0;
+  std::vector<kernels::token_logprob> top;
+};
 /// What one sequence got out of a step.
 struct sequence_result {
   request_id id;
@@ -121,6 +132,7 @@ struct sequence_result {
   bool not_finite = false; ///< the guard ruled that this sequence ends here
   float logprob = 0;
   std::vector<kernels::token_logprob> top;
+  std::vector<prompt_score> scores; ///< of the entry's rows from plan_entry::score_from on
 };
 /// From: executor.
 struct step_done {
@@ -187,14 +199,27 @@ struct token_ready {
   float logprob = 0;
   std::vector<kernels::token_logprob> top;
 };
+/// Scores of the prompt's tokens from `first` on, in order and without gaps, before any `token_ready`. The
+/// prompt's first token has none. From: scheduler.
+struct prompt_scored {
+  request_id id;
+  std::uint32_t first = 1; ///< position
+  std::vector<prompt_score> scores;
+  std::size_t payload_bytes() const noexcept {
+    std::size_t sum = scores.capacity() * sizeof(prompt_score);
+    for (const prompt_score& s : scores) sum += s.top.capacity() * sizeof(kernels::token_logprob);
+    return sum;
+  }
+};
 /// The end of an admitted request, exactly once, after its blocks are free. The last message to the request,
-/// though `token_ready` may still be queued behind it: `completion_tokens` tells. From: scheduler.
+/// though `token_ready` and `prompt_scored` may still be queued behind it: the counts tell. From: scheduler.
 struct sequence_finished {
   request_id id;
   finish_reason reason = finish_reason::stop;
   std::optional<error> failed; ///< if set, `reason` means nothing
   std::uint32_t prompt_tokens = 0;
   std::uint32_t completion_tokens = 0; ///< `token_ready` messages sent
+  std::uint32_t scored_tokens = 0;     ///< of the prompt, in `prompt_scored` messages sent
 };
 
 /// From: engine.
@@ -212,7 +237,7 @@ struct client_cancel {
   request_id id;
   error why; ///< code cancelled gives a partial answer
 };
-/// The client took this many token events. From: engine.
+/// The client took this many token events; 0: it took some of another choice of its request. From: engine.
 struct events_read {
   request_id id;
   std::uint32_t count = 0;
@@ -221,9 +246,9 @@ struct events_read {
 struct request_protocol
     : runtime::protocol<
           runtime::control<admitted>, runtime::control<refused>, runtime::control<started>,
-          runtime::stream<token_ready>, runtime::control<sequence_finished>, runtime::control<prompt_ready>,
-          runtime::control<prompt_failed>, runtime::control<client_cancel>, runtime::control<events_read>,
-          runtime::control<alarm_rang>> {
+          runtime::stream<token_ready>, runtime::stream<prompt_scored>, runtime::control<sequence_finished>,
+          runtime::control<prompt_ready>, runtime::control<prompt_failed>, runtime::control<client_cancel>,
+          runtime::control<events_read>, runtime::control<alarm_rang>> {
   static constexpr std::string_view name = "request";
 };
 
@@ -265,9 +290,8 @@ struct sequence_opening {
   kernels::sampling_params sampling;
   bool logprobs = false;
   std::uint32_t top_logprobs = 0;
-  std::uint32_t min_tokens = 0; ///< until so many are drawn, `held_back` may not be
-  token_list held_back;         ///< ids that end the sequence; null when nothing is held back
-  std::uint32_t reach = 0;      ///< positions at most, prompt and answer: kernels::step_sequence::reach
+  std::shared_ptr<const token_filter> filter; ///< null: any token may be drawn
+  std::uint32_t reach = 0; ///< positions at most, prompt and answer: kernels::step_sequence::reach
 };
 /// Positions [first, first + count) of one sequence are to be computed.
 struct plan_entry {
@@ -277,6 +301,8 @@ struct plan_entry {
   bool want_token = false;              ///< draw the token after the last position
   std::vector<block_id> new_blocks;     ///< to append to its block table
   std::optional<sequence_opening> open; ///< present when the sequence is new to the executor
+  /// Positions from here on whose next token is the prompt's answer with that token's score.
+  std::uint32_t score_from = no_limit;
 };
 /// One step; the next comes after its end. Entries ascend by id. From: scheduler.
 struct run_step {

@@ -6,6 +6,35 @@
 #include <utility>
 
 namespace troupe::actors {
+namespace {
+
+constexpr float banning_bias = -100.0F;
+
+/// A bias that low is meant to keep the token out, so it does, whatever the logits are.
+void split_bias(const std::vector<logit_bias>& asked, request_options& o) {
+  std::vector<kernels::token_bias> added;
+  for (const auto& b : asked) {
+    if (b.bias <= banning_bias)
+      o.banned.push_back(b.token);
+    else
+      added.push_back({b.token, b.bias});
+  }
+  if (!added.empty())
+    o.sampling.bias = std::make_shared<const std::vector<kernels::token_bias>>(std::move(added));
+}
+
+} // namespace
+
+std::uint32_t estimated_tokens(const prompt& what) noexcept {
+  const auto capped = [](std::size_t count) {
+    return static_cast<std::uint32_t>(std::min<std::size_t>(count, no_limit));
+  };
+  if (const auto* ids = std::get_if<std::vector<std::int32_t>>(&what)) return capped(ids->size());
+  if (const auto* text = std::get_if<std::string>(&what)) return capped(text->size() / 4 + 1);
+  std::size_t sum = 0;
+  for (const auto& m : std::get<chat_prompt>(what).messages) sum += m.content.size() / 4 + 8;
+  return capped(sum);
+}
 
 request_options
 make_request_options(request_id id, const request& what, std::uint64_t seed, std::uint32_t default_credit) {
@@ -18,28 +47,23 @@ make_request_options(request_id id, const request& what, std::uint64_t seed, std
   o.ignore_eos = what.ignore_eos;
   o.logprobs = what.logprobs;
   o.top_logprobs = what.top_logprobs;
+  o.echo = what.echo;
+  o.score_prompt = what.echo && what.logprobs;
   const auto& s = what.sampling;
-  o.sampling = {
-      s.temperature,
-      s.top_k,
-      s.top_p,
-      s.min_p,
-      s.repetition_penalty,
-      s.presence_penalty,
-      s.frequency_penalty,
-      s.seed.value_or(seed)};
+  o.sampling.temperature = s.temperature;
+  o.sampling.top_k = s.top_k;
+  o.sampling.typical_p = s.typical_p;
+  o.sampling.top_p = s.top_p;
+  o.sampling.min_p = s.min_p;
+  o.sampling.repetition_penalty = s.repetition_penalty;
+  o.sampling.presence_penalty = s.presence_penalty;
+  o.sampling.frequency_penalty = s.frequency_penalty;
+  o.sampling.seed = s.seed.value_or(seed);
+  split_bias(s.logit_bias, o);
   o.credit = std::max<std::uint32_t>(1, what.credit != 0 ? what.credit : default_credit);
   o.deadline = std::chrono::milliseconds(std::min<std::uint64_t>(what.deadline_ms, longest_deadline.count()));
   o.tenant = what.tenant;
-  // Ids are counted; text is estimated from its bytes, four to a token, as English has.
-  if (const auto* ids = std::get_if<std::vector<std::int32_t>>(&what.prompt))
-    o.prompt_tokens = static_cast<std::uint32_t>(std::min<std::size_t>(ids->size(), no_limit));
-  else if (const auto* text = std::get_if<std::string>(&what.prompt))
-    o.prompt_tokens = static_cast<std::uint32_t>(std::min<std::size_t>(text->size() / 4 + 1, no_limit));
-  else
-    for (const auto& m : std::get<chat_prompt>(what.prompt).messages)
-      o.prompt_tokens +=
-          static_cast<std::uint32_t>(std::min<std::size_t>(m.content.size() / 4 + 8, no_limit / 4));
+  o.prompt_tokens = estimated_tokens(what.prompt);
   return o;
 }
 
@@ -52,8 +76,8 @@ request_core::request_core(request_options options, std::unique_ptr<token_text> 
 void request_core::begin(time_point now, request_effects& out) {
   if (options_.deadline > duration::zero()) deadline_ = now + options_.deadline;
   out.emplace_back(admission_request{
-      options_.id, options_.priority, options_.prompt_tokens, options_.max_tokens, deadline_,
-      options_.tenant});
+      options_.id, options_.priority, options_.prompt_tokens, options_.max_tokens, deadline_, options_.tenant,
+      options_.group});
   update_alarm(out);
 }
 
@@ -75,8 +99,10 @@ void request_core::on(refused&& m, time_point, request_effects& out) {
 
 /// Not before: until its first row it may still be refused for waiting too long, and that must be an answer
 /// of its own, not the end of one that has begun.
-void request_core::on(started&&, time_point, request_effects& out) {
-  if (phase_ == phase::handed_in) ensure_accepted(out);
+void request_core::on(started&&, time_point now, request_effects& out) {
+  if (phase_ != phase::handed_in) return;
+  ensure_accepted(out);
+  account_unread(now, out);
 }
 
 void request_core::on(prompt_ready&& m, time_point, request_effects& out) {
@@ -85,7 +111,7 @@ void request_core::on(prompt_ready&& m, time_point, request_effects& out) {
   prompt_ = std::move(m.tokens);
   out.emplace_back(enqueue{
       options_.id, prompt_, options_.sampling, options_.max_tokens, options_.min_tokens, options_.stop_ids,
-      options_.ignore_eos, options_.logprobs, options_.top_logprobs});
+      options_.ignore_eos, options_.logprobs, options_.top_logprobs, options_.banned, options_.score_prompt});
 }
 
 void request_core::on(prompt_failed&& m, time_point, request_effects& out) {
@@ -105,7 +131,51 @@ void request_core::on(token_ready&& m, time_point now, request_effects& out) {
     emit_token(std::move(m), out);
     account_unread(now, out);
   }
-  if (finished_ && tokens_seen_ >= finished_->completion_tokens) conclude(out);
+  if (finished_ && has_all_of(*finished_)) conclude(out);
+}
+
+void request_core::on(prompt_scored&& m, time_point now, request_effects& out) {
+  if (phase_ != phase::handed_in && phase_ != phase::ending) return;
+  scores_seen_ += static_cast<std::uint32_t>(m.scores.size());
+  if (phase_ == phase::handed_in) {
+    ensure_accepted(out);
+    echo(std::move(m.scores), out);
+    account_unread(now, out);
+  }
+  if (finished_ && has_all_of(*finished_)) conclude(out);
+}
+
+/// Whether everything that the scheduler said before its end is here.
+bool request_core::has_all_of(const sequence_finished& end) const noexcept {
+  return tokens_seen_ >= end.completion_tokens && scores_seen_ >= end.scored_tokens;
+}
+
+scored_token request_core::name_of(std::int32_t token, float logprob) const {
+  return {token, logprob, std::string(text_->bytes_of(token)), text_->shows(token)};
+}
+
+/// The next part of the prompt: one token for each score, or all of it when none are asked for.
+void request_core::echo(std::vector<prompt_score> scores, request_effects& out) {
+  if (!options_.echo || !prompt_ || echoed_ >= prompt_->size()) return;
+  const std::size_t first = echoed_, unscored = first == 0 ? 1 : 0; // the first token has no score
+  echoed_ =
+      options_.score_prompt ? std::min(prompt_->size(), first + unscored + scores.size()) : prompt_->size();
+  const auto part = std::span<const std::int32_t>(*prompt_).subspan(first, echoed_ - first);
+  token_event event;
+  event.seq = seq_++;
+  event.echo = true;
+  event.text = text_->echo(part, echoed_ == prompt_->size());
+  event.token_ids.assign(part.begin(), part.end());
+  for (std::size_t i = 0; options_.score_prompt && i < part.size(); ++i) {
+    const prompt_score* score = i < unscored ? nullptr : &scores[i - unscored];
+    event.logprobs.push_back(name_of(part[i], score ? score->logprob : no_logprob));
+    if (options_.top_logprobs == 0) continue;
+    auto& top = event.top_logprobs.emplace_back();
+    if (score)
+      for (const auto& t : score->top) top.push_back(name_of(t.token, t.logprob));
+  }
+  ++unread_;
+  out.emplace_back(emit_event{std::move(event)});
 }
 
 void request_core::emit_token(token_ready&& m, request_effects& out) {
@@ -118,10 +188,11 @@ void request_core::emit_token(token_ready&& m, request_effects& out) {
     stopped_ = piece.stopped;
   }
   if (options_.logprobs) {
-    event.logprobs.push_back({m.token, m.logprob, std::string(text_->bytes_of(m.token))});
+    event.logprobs.push_back(name_of(m.token, m.logprob));
+    if (m.ends) event.logprobs.back().shown = false;
     if (options_.top_logprobs > 0) {
       auto& top = event.top_logprobs.emplace_back();
-      for (const auto& t : m.top) top.push_back({t.token, t.logprob, std::string(text_->bytes_of(t.token))});
+      for (const auto& t : m.top) top.push_back(name_of(t.token, t.logprob));
     }
   }
   ++tokens_given_;
@@ -151,9 +222,8 @@ void request_core::account_unread(time_point now, request_effects& out) {
 
 void request_core::on(events_read&& m, time_point now, request_effects& out) {
   if (phase_ == phase::over) return;
-  const auto taken = std::min(unread_, m.count);
-  unread_ -= taken;
-  if (paused_ && taken > 0) slow_at_ = now + options_.slow_consumer; // it reads, however slowly
+  unread_ -= std::min(unread_, m.count);
+  if (paused_) slow_at_ = now + options_.slow_consumer; // it reads, however slowly
   account_unread(now, out);
 }
 
@@ -185,8 +255,7 @@ void request_core::on(sequence_finished&& m, time_point, request_effects& out) {
   if (phase_ == phase::over || finished_) return;
   finished_ = std::move(m);
   // Tokens travel in another message class: a good end waits for those still on their way.
-  if (finished_->failed || phase_ == phase::ending || tokens_seen_ >= finished_->completion_tokens)
-    conclude(out);
+  if (finished_->failed || phase_ == phase::ending || has_all_of(*finished_)) conclude(out);
 }
 
 /// Asks the scheduler for the end, at most once; before it has answered the door it knows nothing to end.
@@ -237,7 +306,9 @@ void request_core::ensure_accepted(request_effects& out) {
   if (accepted_) return;
   accepted_ = true;
   out.emplace_back(
-      emit_event{accepted_event{prompt_ ? *prompt_ : std::vector<std::int32_t>{}, options_.model}});
+      emit_event{accepted_event{prompt_ ? *prompt_ : std::vector<std::int32_t>{}, options_.model, {}}});
+  // With scores they come as the prompt is computed, but a prompt of one token has none to wait for.
+  if (!options_.score_prompt || (prompt_ && prompt_->size() == 1)) echo({}, out);
 }
 
 void request_core::fail(error why, request_effects& out) {

@@ -28,15 +28,23 @@ struct request_options {
   bool ignore_eos = false;
   bool logprobs = false;
   std::uint32_t top_logprobs = 0;
+  bool echo = false;                ///< the prompt's tokens come first
+  bool score_prompt = false;        ///< with their log probabilities
+  std::vector<std::int32_t> banned; ///< ids that are never drawn
   kernels::sampling_params sampling;
   std::uint32_t credit = 256; ///< unread token events before the request pauses; at least 1
   duration deadline{};        ///< from birth, at most longest_deadline; zero = none
   /// A paused request ends when its client reads nothing for this long.
   duration slow_consumer = std::chrono::seconds(30);
   std::string tenant;
+  std::uint64_t group = 0; ///< see admission_request::group
   std::string model;
   std::string system_fingerprint;
 };
+
+/// Tokens of the prompt: counted when it is ids, else estimated from its bytes, four to a token, as English
+/// has.
+std::uint32_t estimated_tokens(const prompt& what) noexcept;
 
 /// The options of a public request. `seed` is used when the request brings none. Ranges were checked before.
 request_options
@@ -55,8 +63,9 @@ using request_effect = std::variant<
 using request_effects = std::vector<request_effect>;
 
 /// Pure: no clock, no Asio, no thread. Emits at most one accepted_event, when its first row is computed, then
-/// token events, then exactly one done_event or failed_event, then `retire`; whatever arrives after that is a
-/// no-op. Messages may arrive in any order across senders and classes; per (sender, class) they are in order.
+/// token events (that of the prompt first when it is echoed), then exactly one done_event or failed_event,
+/// then `retire`; whatever arrives after that is a no-op. Messages may arrive in any order across senders and
+/// classes; per (sender, class) they are in order.
 class request_core {
  public:
   /// `text` must not be null.
@@ -69,6 +78,7 @@ class request_core {
   void on(refused&& m, time_point now, request_effects& out);
   void on(started&&, time_point now, request_effects& out);
   void on(token_ready&& m, time_point now, request_effects& out);
+  void on(prompt_scored&& m, time_point now, request_effects& out);
   void on(sequence_finished&& m, time_point now, request_effects& out);
   void on(prompt_ready&& m, time_point now, request_effects& out);
   void on(prompt_failed&& m, time_point now, request_effects& out);
@@ -92,6 +102,9 @@ class request_core {
 
   void ensure_accepted(request_effects& out);
   void emit_token(token_ready&& m, request_effects& out);
+  void echo(std::vector<prompt_score> scores, request_effects& out);
+  scored_token name_of(std::int32_t token, float logprob) const;
+  bool has_all_of(const sequence_finished& end) const noexcept;
   void account_unread(time_point now, request_effects& out);
   void end_early(error why, request_effects& out);
   void conclude(request_effects& out);
@@ -110,6 +123,8 @@ class request_core {
   std::uint32_t unread_ = 0;       ///< token events
   std::uint32_t tokens_seen_ = 0;  ///< `token_ready` handled
   std::uint32_t tokens_given_ = 0; ///< of them, handed to the client
+  std::uint32_t scores_seen_ = 0;  ///< of the prompt, in `prompt_scored` handled
+  std::size_t echoed_ = 0;         ///< tokens of the prompt, handed to the client
   std::optional<error> early_end_; ///< why we asked for the end, or want to once admitted
   std::optional<sequence_finished> finished_;
   time_point deadline_ = time_point::max();

@@ -15,6 +15,7 @@ scheduler_core::scheduler_core(const scheduler_options& options) :
     shed_(options.kv_low_watermark, reopening_level(options.kv_low_watermark, options.hysteresis)) {
   options_.max_batch = std::max<std::uint32_t>(1, options_.max_batch);
   options_.max_step_tokens = std::max<std::uint32_t>(1, options_.max_step_tokens);
+  options_.max_scored_rows = std::max<std::uint32_t>(1, options_.max_scored_rows);
   options_.ageing_quantum = std::max(options_.ageing_quantum, duration(1));
   for (auto* v : {&scratch_, &victims_, &seated_}) v->reserve(2 * std::size_t{options_.max_batch});
   candidates_.reserve(2 * std::size_t{options_.max_batch});
@@ -42,11 +43,12 @@ void scheduler_core::on(enqueue&& m, time_point now, scheduler_effects& out) {
   auto* s = find(m.id);
   if (s == nullptr || s->phase != phase::admitted) return;
   const std::size_t length = m.prompt ? m.prompt->size() : 0;
-  if (length == 0 || length + 1 > limit_) {
+  const std::size_t drawn = m.max_tokens > 0 ? 1 : 0; // at least
+  if (length == 0 || length + drawn > limit_) {
     error why{
         errc::context_length_exceeded,
-        "the prompt has " + std::to_string(length) + " tokens; with one new token at most " +
-            std::to_string(limit_) + " fit " +
+        "the prompt has " + std::to_string(length) + " tokens; " + (drawn > 0 ? "with one new token " : "") +
+            "at most " + std::to_string(limit_) + " fit " +
             (limit_ < model_.context ? "the KV cache" : "the model's context"),
         "prompt", 0};
     if (length == 0) why = {errc::bad_request, "the prompt has no tokens; at least 1 is needed", "prompt", 0};
@@ -62,18 +64,17 @@ void scheduler_core::on(enqueue&& m, time_point now, scheduler_effects& out) {
   s->wish = std::move(m);
   s->phase = phase::ready;
   s->ready_since = now;
-  s->held_back = held_back_of(s->wish);
+  s->filter = filter_of(s->wish);
   recount(*s);
-  if (s->wish.max_tokens == 0) end_sequence(*s, finish_reason::length, t);
+  if (s->wish.max_tokens == 0 && s->scores_wanted() == 0) end_sequence(*s, finish_reason::length, t);
   pump(t);
 }
 
-/// What must not be drawn before `min_tokens`: whatever would end the sequence.
-token_list scheduler_core::held_back_of(const enqueue& wish) const {
-  if (wish.min_tokens == 0 || (wish.ignore_eos && wish.stop_ids.empty())) return {};
-  auto ids = wish.stop_ids;
-  if (!wish.ignore_eos) ids.insert(ids.end(), model_.end_of_sequence.begin(), model_.end_of_sequence.end());
-  return std::make_shared<const std::vector<std::int32_t>>(std::move(ids));
+/// What must not be drawn: banned ids never, and before `min_tokens` nothing that would end the sequence.
+std::shared_ptr<const token_filter> scheduler_core::filter_of(const enqueue& wish) const {
+  auto ends = wish.stop_ids;
+  if (!wish.ignore_eos) ends.insert(ends.end(), model_.end_of_sequence.begin(), model_.end_of_sequence.end());
+  return make_id_filter(wish.banned, ends, wish.min_tokens);
 }
 
 void scheduler_core::on(cancel&& m, time_point now, scheduler_effects& out) {
@@ -122,14 +123,15 @@ void scheduler_core::on(step_done&& m, time_point now, scheduler_effects& out) {
       stats_.decode_tokens += plan_[i].count;
     else
       stats_.prefill_tokens += plan_[i].count;
-    if (plan_[i].want_token) take_token(*s, m.results[i], m.step_seq, t);
+    take_result(*s, plan_[i], m.results[i], m.step_seq, t);
   }
   plan_.clear();
   force_preemption(t);
   pump(t);
 }
 
-void scheduler_core::take_token(sequence& s, sequence_result& r, std::uint64_t step_seq, turn& t) {
+void scheduler_core::take_result(
+    sequence& s, const planned& p, sequence_result& r, std::uint64_t step_seq, turn& t) {
   if (r.not_finite) {
     end_sequence(
         s,
@@ -140,6 +142,18 @@ void scheduler_core::take_token(sequence& s, sequence_result& r, std::uint64_t s
         t);
     return;
   }
+  if (!r.scores.empty()) {
+    const auto count = static_cast<std::uint32_t>(r.scores.size());
+    t.out.emplace_back(prompt_scored{s.id, s.scored + 1, std::move(r.scores)});
+    s.scored += count;
+  }
+  if (p.want_token)
+    take_token(s, r, step_seq, t);
+  else if (s.wish.max_tokens == 0 && s.computed == s.known())
+    end_sequence(s, finish_reason::length, t);
+}
+
+void scheduler_core::take_token(sequence& s, sequence_result& r, std::uint64_t step_seq, turn& t) {
   try {
     s.generated.push_back(r.token);
   } catch (const std::bad_alloc&) {
@@ -281,8 +295,8 @@ void scheduler_core::conclude(sequence& s, turn& t) {
     outputs_.observe(tokens);
   }
   finished_requests_.add(1, t.now);
-  t.out.emplace_back(
-      sequence_finished{s.id, s.reason, std::move(s.failed), s.wish.prompt ? s.prompt_tokens : 0, tokens});
+  t.out.emplace_back(sequence_finished{
+      s.id, s.reason, std::move(s.failed), s.wish.prompt ? s.prompt_tokens : 0, tokens, s.scored});
   forget(s);
 }
 

@@ -16,10 +16,14 @@
 
 namespace troupe::actors {
 
+inline constexpr std::uint32_t default_scored_rows = 64;
+
 /// Policy. The model's own bounds come with `model_ready`.
 struct scheduler_options {
-  std::uint32_t max_batch = 64;                      ///< sequences in one step, and seats; at least 1
-  std::uint32_t max_step_tokens = 256;               ///< rows of one step; at least 1
+  std::uint32_t max_batch = 64;        ///< sequences in one step, and seats; at least 1
+  std::uint32_t max_step_tokens = 256; ///< rows of one step; at least 1
+  /// Rows of one step that answer with the score of a prompt's token: each needs a row of logits. At least 1.
+  std::uint32_t max_scored_rows = default_scored_rows;
   duration max_wait{};                               ///< how long an idle scheduler waits for company
   std::uint32_t max_queue = 256;                     ///< admitted requests without a seat
   duration queue_timeout = std::chrono::seconds(60); ///< from admission to the first row
@@ -45,8 +49,8 @@ struct scheduler_stats {
 };
 
 using scheduler_effect = std::variant<
-    admitted, refused, started, token_ready, sequence_finished, reserve_blocks, release_blocks, step_finished,
-    run_step, close_sequence, set_alarm, drained>;
+    admitted, refused, started, token_ready, prompt_scored, sequence_finished, reserve_blocks, release_blocks,
+    step_finished, run_step, close_sequence, set_alarm, drained>;
 using scheduler_effects = std::vector<scheduler_effect>;
 
 /// Pure: no clock, no Asio, no thread. A request is admitted or refused at the door; admitted ones take a
@@ -109,9 +113,10 @@ class scheduler_core {
     std::uint32_t priority = 5;
     time_point arrival{};
     std::int64_t rank = 0;
-    std::uint32_t prompt_tokens = 0; ///< estimated until `wish.prompt` is there
-    enqueue wish;                    ///< what was asked for; prompt null until then
-    token_list held_back;            ///< ids that may not be drawn before wish.min_tokens; null: none
+    std::uint64_t group = 0;
+    std::uint32_t prompt_tokens = 0;            ///< estimated until `wish.prompt` is there
+    enqueue wish;                               ///< what was asked for; prompt null until then
+    std::shared_ptr<const token_filter> filter; ///< null: any token may be drawn
     std::vector<std::int32_t> generated;
 
     actors::scheduler_core::phase phase = phase::admitted;
@@ -124,6 +129,7 @@ class scheduler_core {
     std::uint32_t counted = 0;      ///< its share of `committed_`
     std::uint32_t computed = 0;     ///< positions whose keys and values are in its blocks
     std::uint32_t high_water = 0;   ///< most it ever had computed
+    std::uint32_t scored = 0;       ///< first positions whose next token's score was told
     std::uint32_t fresh_tokens = 0; ///< drawn since it was last opened
     std::uint32_t strikes = 0;      ///< failed steps since its last token
     std::uint32_t releases_pending = 0;
@@ -136,6 +142,10 @@ class scheduler_core {
     std::uint32_t known() const noexcept {
       return prompt_tokens + static_cast<std::uint32_t>(generated.size());
     }
+    /// Positions that want a score: the prompt's, but for the last.
+    std::uint32_t scores_wanted() const noexcept {
+      return wish.score_prompt && prompt_tokens > 0 ? prompt_tokens - 1 : 0;
+    }
   };
   struct queue_key {
     std::int64_t order;
@@ -146,6 +156,7 @@ class scheduler_core {
     request_id id;
     std::uint32_t first = 0, count = 0;
     bool want_token = false;
+    std::uint32_t score_from = no_limit;
   };
   struct turn {
     time_point now;
@@ -175,6 +186,7 @@ class scheduler_core {
   void open_ready(std::uint32_t running, std::int64_t available);
   void keep_one_suspect();
   void share_budget();
+  std::uint32_t within_scores(const sequence& s, std::uint32_t rows, std::uint32_t& left) const;
   void ask_for_blocks(turn& t);
   void launch(turn& t);
   std::uint32_t reach_of(const sequence& s) const noexcept;
@@ -189,8 +201,11 @@ class scheduler_core {
 
   // scheduler_core.cpp: messages, ends
   sequence* find(request_id id) noexcept;
-  token_list held_back_of(const enqueue& wish) const;
+  std::shared_ptr<const token_filter> filter_of(const enqueue& wish) const;
   void pump(turn& t);
+  void take_result(sequence& s, const planned& p, sequence_result& r, std::uint64_t step_seq, turn& t);
+  void begin_group(std::uint64_t group);
+  bool begun(std::uint64_t group) const noexcept;
   void take_token(sequence& s, sequence_result& r, std::uint64_t step_seq, turn& t);
   void end_sequence(sequence& s, finish_reason reason, turn& t);
   void end_sequence(sequence& s, error why, turn& t);

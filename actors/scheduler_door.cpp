@@ -26,9 +26,10 @@ void scheduler_core::on(admission_request&& m, time_point now, scheduler_effects
       s.priority = m.priority;
       s.arrival = now;
       s.rank = rank;
+      s.group = m.group;
       s.prompt_tokens = m.prompt_tokens;
       s.predicted = need;
-      unstarted_.insert({now.time_since_epoch().count(), m.id});
+      if (!begun(m.group)) unstarted_.insert({now.time_since_epoch().count(), m.id});
       if (seatable)
         take_seat(s);
       else
@@ -158,14 +159,17 @@ void scheduler_core::expire_queue(turn& t) {
   while (!unstarted_.empty()) {
     const auto first = *unstarted_.begin();
     if (time_point(duration(first.order)) + options_.queue_timeout > t.now) return;
-    sequence& s = *find(first.id);
     const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(options_.queue_timeout).count();
-    end_sequence(
-        s,
-        overload(
-            errc::queue_timeout, "waited " + std::to_string(ms) + " ms for a place, the longest allowed", 0,
-            s.id, t.now),
-        t);
+    const error why = overload(
+        errc::queue_timeout, "waited " + std::to_string(ms) + " ms for a place, the longest allowed", 0,
+        first.id, t.now);
+    // The other choices of its request wait for nothing any more, and none of them must begin now.
+    const std::uint64_t group = find(first.id)->group;
+    std::vector<request_id> all{first.id};
+    if (group != 0)
+      for (const queue_key& k : unstarted_)
+        if (k.id != first.id && find(k.id)->group == group) all.push_back(k.id);
+    for (const request_id id : all) end_sequence(*find(id), why, t);
   }
 }
 

@@ -23,8 +23,12 @@ void scheduler_core::plan_step(turn& t) {
   if (candidates_.empty()) return;
   ++step_seq_;
   plan_.clear();
-  for (const auto& c : candidates_)
-    plan_.push_back({c.s->id, c.s->computed, c.rows, c.s->computed + c.rows == c.s->known()});
+  for (const auto& c : candidates_) {
+    const bool all = c.s->computed + c.rows == c.s->known();
+    plan_.push_back(
+        {c.s->id, c.s->computed, c.rows, all && c.s->wish.max_tokens > 0,
+         c.s->scores_wanted() > 0 ? c.s->scored : no_limit});
+  }
   ask_for_blocks(t);
 }
 
@@ -117,14 +121,41 @@ void scheduler_core::share_budget() {
   budget -= std::min(decode_count, for_decode);
   std::sort(
       decodes, candidates_.end(), [](const candidate& a, const candidate& b) { return elder(*a.s, *b.s); });
+  std::uint32_t scores = options_.max_scored_rows;
   for (auto c = decodes; c != candidates_.end(); ++c) {
-    c->rows = std::min(c->rows, budget);
+    c->rows = within_scores(*c->s, std::min(c->rows, budget), scores);
     budget -= c->rows;
   }
   std::erase_if(candidates_, [](const candidate& c) { return c.rows == 0; });
   for (auto& c : candidates_) c.s->last_step = step_seq_ + 1;
   std::sort(
       candidates_.begin(), candidates_.end(), [](const auto& a, const auto& b) { return a.s->id < b.s->id; });
+}
+
+/// Of the next `rows` rows, as many as leave no more than `left` that want a score; takes those from `left`.
+std::uint32_t
+scheduler_core::within_scores(const sequence& s, std::uint32_t rows, std::uint32_t& left) const {
+  const std::uint32_t first = std::max(s.computed, s.scored), end = s.scores_wanted();
+  if (first >= end || s.computed + rows <= first) return rows;
+  const std::uint32_t wanted = std::min(s.computed + rows, end) - first;
+  if (wanted <= left) {
+    left -= wanted;
+    return rows;
+  }
+  rows = first - s.computed + left;
+  left = 0;
+  return rows;
+}
+
+/// The client was told that its request runs: what is left of it waits as long as it takes.
+void scheduler_core::begin_group(std::uint64_t group) {
+  std::erase_if(unstarted_, [&](const queue_key& k) { return find(k.id)->group == group; });
+}
+
+bool scheduler_core::begun(std::uint64_t group) const noexcept {
+  return group != 0 && std::any_of(sequences_.begin(), sequences_.end(), [&](const auto& one) {
+           return one.second.group == group && one.second.started;
+         });
 }
 
 /// Asks for the blocks that the plan lacks, elders first; most steps lack none and run at once.
@@ -243,10 +274,10 @@ void scheduler_core::launch(turn& t) {
   for (const auto& p : plan_) {
     sequence& s = *find(p.id);
     auto& e = step.entries.emplace_back();
-    e = {p.id, p.first, p.count, p.want_token, std::exchange(s.new_blocks, {}), std::nullopt};
+    e = {p.id, p.first, p.count, p.want_token, std::exchange(s.new_blocks, {}), std::nullopt, p.score_from};
     if (!s.opened) {
-      e.open = sequence_opening{s.wish.prompt,       s.generated,       s.wish.sampling, s.wish.logprobs,
-                                s.wish.top_logprobs, s.wish.min_tokens, s.held_back,     reach_of(s)};
+      e.open = sequence_opening{s.wish.prompt,       s.generated, s.wish.sampling, s.wish.logprobs,
+                                s.wish.top_logprobs, s.filter,    reach_of(s)};
       s.opened = true;
       s.fresh_tokens = 0;
     }
@@ -255,6 +286,7 @@ void scheduler_core::launch(turn& t) {
     if (!s.started) {
       s.started = true;
       unstarted_.erase({s.arrival.time_since_epoch().count(), s.id});
+      if (s.group != 0) begin_group(s.group);
       stats_.queue_time.add(t.now - s.arrival);
       t.out.emplace_back(started{s.id});
     }

@@ -28,6 +28,11 @@ class token_text {
   virtual piece push(std::int32_t token, bool may_stop) = 0;
   /// The end of the sequence: what was held back.
   virtual std::string flush() = 0;
+  /// The text of the next tokens of the prompt, in whole characters, stop strings and all; `last` tells that
+  /// none follow. Nothing to do with `push`.
+  virtual std::string echo(std::span<const std::int32_t> tokens, bool last) = 0;
+  /// False for a special token that leaves no text.
+  virtual bool shows(std::int32_t token) const = 0;
   /// The token's own bytes, perhaps a part of a character. Valid as long as the tokenizer.
   virtual std::string_view bytes_of(std::int32_t token) const = 0;
 };

@@ -6,10 +6,32 @@
 #include "cli/engine_settings.hpp"
 #include "cli/text_model.hpp"
 
+#include <charconv>
+#include <cmath>
 #include <limits>
 #include <unistd.h>
 
 namespace troupe::cli {
+namespace {
+
+/// "ID=BIAS". Throws bad_config.
+logit_bias parse_bias(std::string_view text) {
+  const auto read = [](std::string_view part, auto& into) {
+    const auto [rest, ec] = std::from_chars(part.data(), part.data() + part.size(), into);
+    return ec == std::errc() && rest == part.data() + part.size();
+  };
+  logit_bias bias;
+  const std::size_t equals = text.find('=');
+  const bool whole = equals != std::string_view::npos && read(text.substr(0, equals), bias.token) &&
+                     read(text.substr(equals + 1), bias.bias);
+  if (!whole || bias.token < 0 || !(std::abs(bias.bias) <= 100.0F))
+    throw failure(
+        errc::bad_config, "--logit-bias " + std::string(text) +
+                              ": must be ID=BIAS, a token id and a number from -100 (never drawn) to 100");
+  return bias;
+}
+
+} // namespace
 
 int run_command(const std::vector<std::string>& words) {
   config::settings all;
@@ -21,6 +43,7 @@ int run_command(const std::vector<std::string>& words) {
   draw.temperature = 0.7F;
   std::vector<std::string> prompt_words;
   std::uint32_t max_tokens = 0;
+  std::vector<std::string> biases;
 
   arguments options("run", "Answers a prompt; without one and in a terminal, chats.");
   options.positional(
@@ -36,10 +59,14 @@ int run_command(const std::vector<std::string>& words) {
   options.option(
       "--top-p", draw.top_p, 0.001F, 1.0F, "draw from the most likely tokens of this total probability");
   options.option(
+      "--typical-p", draw.typical_p, 0.001F, 1.0F,
+      "draw from the tokens nearest to the expected surprise, of this total probability; 1: off");
+  options.option(
       "--min-p", draw.min_p, 0.0F, 1.0F, "leave out tokens less likely than this share of the best");
   options.option("--repetition-penalty", draw.repetition_penalty, 0.01F, 2.0F, "1: off");
   options.option("--presence-penalty", draw.presence_penalty, -2.0F, 2.0F, "0: off");
   options.option("--frequency-penalty", draw.frequency_penalty, -2.0F, 2.0F, "0: off");
+  options.option("--logit-bias", biases, "ID=BIAS, added to a token's logit; -100: never; may be repeated");
   options.option(
       "--seed", draw.seed, 0, std::numeric_limits<std::uint64_t>::max(),
       "of the draws; absent: a new one each time");
@@ -51,6 +78,7 @@ int run_command(const std::vector<std::string>& words) {
 
   apply_log_level(all);
   if (options.given("--max-tokens") && max_tokens > 0) model_request.max_tokens = max_tokens;
+  for (const std::string& bias : biases) draw.logit_bias.push_back(parse_bias(bias));
   if (!prompt_words.empty()) {
     std::string prompt;
     for (const std::string& word : prompt_words) (prompt += prompt.empty() ? "" : " ") += word;

@@ -48,26 +48,15 @@ class collector : public std::enable_shared_from_this<collector> {
       return finish(std::move(answer_));
     }
     if (auto* done = std::get_if<done_event>(&event)) {
-      answer_.reason = done->reason;
-      answer_.usage = done->usage;
-      answer_.model = std::move(done->model);
-      answer_.system_fingerprint = std::move(done->system_fingerprint);
+      answer_.take(std::move(*done));
       return finish(std::move(answer_));
     }
-    if (auto* accepted = std::get_if<accepted_event>(&event))
+    if (auto* accepted = std::get_if<accepted_event>(&event)) {
       answer_.prompt_token_ids = std::move(accepted->prompt_token_ids);
-    if (auto* token = std::get_if<token_event>(&event)) {
-      answer_.text += token->text;
-      append(answer_.token_ids, token->token_ids);
-      append(answer_.logprobs, token->logprobs);
-      append(answer_.top_logprobs, token->top_logprobs);
+      answer_.further_prompts = std::move(accepted->further_prompts);
     }
+    if (auto* token = std::get_if<token_event>(&event)) answer_.take(std::move(*token));
     read();
-  }
-
-  template<class T>
-  static void append(std::vector<T>& to, std::vector<T>& from) {
-    to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
   }
 
   void finish(result<completion> outcome) {

@@ -86,12 +86,39 @@ std::uint64_t digest_of(const prompt& what) {
   return digest;
 }
 
-error too_long(std::string count, std::uint32_t limit) {
+/// `max_tokens` of 0 leaves out the one new token that a prompt needs room for.
+error too_long(std::string count, std::uint32_t limit, std::uint32_t max_tokens) {
+  const std::string with = max_tokens > 0 ? "with one new token at most " + std::to_string(limit + 1)
+                                          : "at most " + std::to_string(limit);
   return error{
       errc::context_length_exceeded,
-      "the prompt has " + count + " tokens; with one new token at most " + std::to_string(limit + 1) +
-          " fit the model's context and the KV cache",
-      "prompt", 0};
+      "the prompt has " + count + " tokens; " + with + " fit the model's context and the KV cache", "prompt",
+      0};
+}
+
+std::uint32_t most_tokens(const request& asked) noexcept {
+  return asked.max_tokens.value_or(actors::no_limit);
+}
+
+/// The request that one sequence of several runs.
+request member_request(const request& asked, std::uint32_t choice, std::uint32_t sequences) {
+  request one;
+  one.sampling = asked.sampling;
+  if (one.sampling.seed) one.sampling.seed = choice_seed(*one.sampling.seed, choice);
+  one.max_tokens = asked.max_tokens;
+  one.echo = asked.echo;
+  one.min_tokens = asked.min_tokens;
+  one.stop = asked.stop;
+  one.stop_token_ids = asked.stop_token_ids;
+  one.ignore_eos = asked.ignore_eos;
+  one.skip_special_tokens = asked.skip_special_tokens;
+  one.logprobs = asked.logprobs || sequences_per_prompt(asked) > asked.n; // candidates are chosen by them
+  one.top_logprobs = asked.top_logprobs;
+  one.priority = asked.priority;
+  one.deadline_ms = asked.deadline_ms;
+  one.tenant = asked.tenant;
+  one.credit = asked.credit == 0 ? 0 : std::max<std::uint32_t>(1, asked.credit / sequences);
+  return one;
 }
 
 } // namespace
@@ -130,11 +157,11 @@ std::uint32_t engine_state::most_live() const noexcept {
   return options.max_batch + options.max_queue + door_slack;
 }
 
-/// Ids of the longest prompt that leaves room for one new token.
-std::uint32_t engine_state::prompt_limit() const noexcept {
-  const std::uint64_t positions =
-      std::min<std::uint64_t>(host->context, std::uint64_t{host->memory.kv_blocks} * host->block_tokens);
-  return positions > 0 ? static_cast<std::uint32_t>(positions - 1) : 0;
+/// Ids of the longest prompt that leaves room for one new token, if one is to be drawn.
+std::uint32_t engine_state::prompt_limit(std::uint32_t max_tokens) const noexcept {
+  const auto positions = static_cast<std::uint32_t>(
+      std::min<std::uint64_t>(host->context, std::uint64_t{host->memory.kv_blocks} * host->block_tokens));
+  return max_tokens > 0 && positions > 0 ? positions - 1 : positions;
 }
 
 void engine_state::cancel_timer(runtime::timer_handle& timer) noexcept {
@@ -259,7 +286,9 @@ void engine_state::stop_cast() {
 // --------------------------------------------------------------------------------------
 
 stream engine_state::submit(request what) {
-  const std::uint64_t id = next_id_.fetch_add(1);
+  // One id for each sequence; a request of more than are allowed is refused before it uses any.
+  const std::uint64_t id =
+      next_id_.fetch_add(std::clamp<std::uint64_t>(sequence_count(what), 1, max_request_sequences));
   ++submitted_;
   auto client = std::make_shared<stream_state>(executor, id, weak_from_this());
   asio::dispatch(executor, [self = shared_from_this(), id, client, asked = std::move(what)]() mutable {
@@ -278,8 +307,8 @@ void engine_state::refuse(stream_state& client, error why) {
   tell(client, failed_event{std::move(why)});
 }
 
-/// Why the engine takes no request now.
-std::optional<error> engine_state::refusal(const stream_state& client) const {
+/// Why the engine takes no request of so many sequences now.
+std::optional<error> engine_state::refusal(const stream_state& client, std::uint64_t sequences) const {
   switch (stage_.load()) {
   case stage::new_made:
   case stage::loading:
@@ -297,15 +326,16 @@ std::optional<error> engine_state::refusal(const stream_state& client) const {
   if (client.cancelled) return error{errc::cancelled, "the client cancelled", {}, 0};
   if (crashed_)
     return error{errc::executor_failed, "the engine recovers from a failure: try again", {}, 1000};
-  if (live_.size() >= most_live())
+  if (live_.size() + sequences > most_live())
     return error{errc::queue_full, "too many requests are in flight: try again", {}, 1000};
   return std::nullopt;
 }
 
 /// Why this prompt is not taken: it can never fit, or the text thread has enough to do.
-std::optional<error> engine_state::prompt_refusal(const prompt& asked) const {
+std::optional<error> engine_state::prompt_refusal(const prompt& asked, std::uint32_t max_tokens) const {
   if (const auto* ids = std::get_if<std::vector<std::int32_t>>(&asked)) {
-    if (ids->size() > prompt_limit()) return too_long(std::to_string(ids->size()), prompt_limit());
+    const std::uint32_t limit = prompt_limit(max_tokens);
+    if (ids->size() > limit) return too_long(std::to_string(ids->size()), limit, max_tokens);
     return std::nullopt;
   }
   const std::uint64_t waiting = prompt_backlog_->load();
@@ -314,35 +344,90 @@ std::optional<error> engine_state::prompt_refusal(const prompt& asked) const {
   return std::nullopt;
 }
 
+std::optional<error> engine_state::prompts_refusal(const request& asked) const {
+  const auto refused = [&](const prompt& one) -> std::optional<error> {
+    if (auto why = prompt_refusal(one, most_tokens(asked))) return why;
+    if (poison_.poisoned(digest_of(one)))
+      return error{errc::poison_request, "the engine failed twice over a request with this prompt", {}, 0};
+    return std::nullopt;
+  };
+  if (auto why = refused(asked.prompt)) return why;
+  for (const prompt& one : asked.further_prompts)
+    if (auto why = refused(one)) return why;
+  return std::nullopt;
+}
+
 void engine_state::begin(std::uint64_t id, std::shared_ptr<stream_state> client, request asked) {
-  if (auto why = refusal(*client)) return refuse(*client, std::move(*why));
+  const std::uint64_t sequences = sequence_count(asked);
+  if (auto why = refusal(*client, 1)) return refuse(*client, std::move(*why));
   if (auto checked = check_request(asked, host->info.vocabulary); !checked)
     return refuse(*client, checked.error());
-  if (auto why = prompt_refusal(asked.prompt)) return refuse(*client, std::move(*why));
-  if (poison_.poisoned(digest_of(asked.prompt)))
+  if (const std::uint64_t places = std::uint64_t{options.max_batch} + options.max_queue; sequences > places)
     return refuse(
-        *client, {errc::poison_request, "the engine failed twice over a request with this prompt", {}, 0});
-  if (auto opened = open(id, client, std::move(asked)); !opened) {
+        *client, {errc::bad_request,
+                  "the request has " + std::to_string(sequences) + " sequences; this server has places for " +
+                      std::to_string(places),
+                  asked.further_prompts.empty() ? "n" : "prompt", 0});
+  if (auto why = refusal(*client, sequences)) return refuse(*client, std::move(*why));
+  if (auto why = prompts_refusal(asked)) return refuse(*client, std::move(*why));
+  if (sequences > 1) return open_group(id, std::move(client), std::move(asked));
+  opening one{id, 0, nullptr, digest_of(asked.prompt), asked.echo && asked.logprobs};
+  one.text = std::make_shared<const held_prompt>(std::move(asked.prompt), prompt_backlog_);
+  if (auto opened = open(std::move(one), client, std::move(asked)); !opened) {
     live_.erase(id);
     cast_->requests.erase(id);
     refuse(*client, opened.error());
   }
 }
 
-result<void> engine_state::open(std::uint64_t id, std::shared_ptr<stream_state> client, request asked) {
+void engine_state::open_group(std::uint64_t id, std::shared_ptr<stream_state> client, request asked) {
+  const auto prompts = static_cast<std::uint32_t>(asked.further_prompts.size() + 1);
+  const choice_group::shape shape{prompts, asked.n, sequences_per_prompt(asked), asked.logprobs};
+  live_group& group = groups_.emplace(id, live_group{client, choice_group(shape), 0, {}}).first->second;
+  if (asked.credit == 0) asked.credit = options.stream_credit;
+  const std::uint32_t members = group.joined.members();
+  for (std::uint32_t p = 0; p < prompts; ++p) {
+    prompt& text = p == 0 ? asked.prompt : asked.further_prompts[p - 1];
+    opening one{0, id, nullptr, digest_of(text), asked.echo && asked.logprobs};
+    one.text = std::make_shared<const held_prompt>(std::move(text), prompt_backlog_);
+    for (std::uint32_t c = 0; c < shape.candidates; ++c) {
+      const std::uint32_t member = p * shape.candidates + c;
+      one.id = id + member;
+      ++group.alive;
+      auto opened = open(one, client, member_request(asked, c, members));
+      if (opened) continue;
+      live_.erase(one.id);
+      cast_->requests.erase(one.id);
+      --group.alive;
+      choice_group::output out;
+      group.joined.fail(opened.error(), out);
+      carry_out(id, member, std::move(out));
+      if (group.alive == 0) groups_.erase(id);
+      return;
+    }
+  }
+}
+
+result<void> engine_state::open(opening what, std::shared_ptr<stream_state> client, request asked) {
+  const std::uint64_t id = what.id;
   live_request live;
   live.client = std::move(client);
-  live.digest = digest_of(asked.prompt);
-  // Distinct per request, reproducible from the trace.
+  live.digest = what.digest;
+  live.group = what.group;
+  live.most_tokens = most_tokens(asked);
+  // Distinct per sequence, reproducible from the trace.
   const std::uint64_t seed =
       asked.sampling.seed.value_or((environment.seed << 20) ^ (id * 0x9E3779B97F4A7C15U));
   auto o = actors::make_request_options({0, generation_, id}, asked, seed, options.stream_credit);
+  o.prompt_tokens = actors::estimated_tokens(what.text->what);
+  o.score_prompt = what.score_prompt;
+  o.group = what.group;
   o.slow_consumer = std::chrono::milliseconds(options.slow_consumer_ms);
   o.model = host->info.name;
   o.system_fingerprint = host->info.system_fingerprint;
   auto text = host->make_text(asked.stop, !asked.skip_special_tokens);
-  live.text = std::make_shared<const held_prompt>(std::move(asked.prompt), prompt_backlog_);
-  if (!options.trace_dir.empty()) {
+  live.text = std::move(what.text);
+  if (!options.trace_dir.empty() && most_tokens(asked) > 0) { // else there is nothing to reproduce
     live.trace = std::make_unique<request_trace>();
     live.trace->asked = std::move(asked); // its prompt comes as ids, when they are known
     live.trace->asked.sampling.seed = seed;
@@ -383,25 +468,48 @@ result<void> engine_state::open(std::uint64_t id, std::shared_ptr<stream_state> 
 void engine_state::tokenize(actors::request_id id) {
   const auto found = live_.find(id.number);
   if (found == live_.end() || !found->second.text) return;
+  live_request& live = found->second;
+  // A choice of several tells the engine too, when all of its request's prompts are known.
+  std::weak_ptr<engine_state> group_owner;
+  if (live.group != 0) group_owner = weak_from_this();
   asio::post(
-      environment.background, [h = host, text = std::exchange(found->second.text, nullptr),
-                               actor = found->second.actor, id, limit = prompt_limit()]() mutable {
-        auto ids = contained("tokenising", [&]() -> result<actors::token_list> {
-          auto encoded = h->encode(text->what, limit);
-          if (!encoded) return encoded.error();
-          return std::make_shared<const std::vector<std::int32_t>>(std::move(*encoded));
-        });
+      environment.background,
+      [h = host, text = std::exchange(live.text, nullptr), actor = live.actor, id, most = live.most_tokens,
+       limit = prompt_limit(live.most_tokens), ex = tracked(executor), group_owner]() mutable {
+        if (!text->encoded)
+          text->encoded = contained("tokenising", [&]() -> result<actors::token_list> {
+            auto encoded = h->encode(text->what, limit);
+            if (!encoded) return encoded.error();
+            return std::make_shared<const std::vector<std::int32_t>>(std::move(*encoded));
+          });
+        const result<actors::token_list> ids = *text->encoded;
         text.reset();
         auto told = runtime::enqueue_result::ok;
         if (ids)
-          told = actor.tell(actors::prompt_ready{id, std::move(*ids)});
+          told = actor.tell(actors::prompt_ready{id, *ids});
         else if (ids.error().code == errc::context_length_exceeded)
-          told = actor.tell(actors::prompt_failed{id, too_long("more than " + std::to_string(limit), limit)});
+          told = actor.tell(
+              actors::prompt_failed{id, too_long("more than " + std::to_string(limit), limit, most)});
         else
           told = actor.tell(actors::prompt_failed{id, ids.error()});
         if (told == runtime::enqueue_result::full)
           log().error("request {}: no room for its prompt", id.number);
+        if (ids && !group_owner.expired())
+          asio::post(ex, [group_owner, number = id.number, tokens = *ids] {
+            if (auto self = group_owner.lock()) self->prompt_known(number, tokens);
+          });
       });
+}
+
+void engine_state::prompt_known(std::uint64_t id, const actors::token_list& tokens) {
+  const auto found = live_.find(id);
+  if (found == live_.end()) return;
+  const auto group = groups_.find(found->second.group);
+  if (group == groups_.end()) return;
+  const auto member = static_cast<std::uint32_t>(id - group->first);
+  choice_group::output out;
+  group->second.joined.prompt_known(member, *tokens, out);
+  carry_out(group->first, member, std::move(out));
 }
 
 // ---- a request's way out
@@ -413,13 +521,29 @@ void engine_state::emit(actors::request_id id, stream_event event) {
   live_request& live = found->second;
   if (live.trace) remember(live, event);
   if (std::holds_alternative<done_event>(event)) poison_.forget(live.digest);
-  tell(*live.client, std::move(event));
+  if (live.group == 0) return tell(*live.client, std::move(event));
+  const auto group = groups_.find(live.group);
+  if (group == groups_.end()) return;
+  const auto member = static_cast<std::uint32_t>(id.number - group->first);
+  choice_group::output out;
+  group->second.joined.take(member, std::move(event), out);
+  carry_out(group->first, member, std::move(out));
+}
+
+void engine_state::carry_out(std::uint64_t group, std::uint32_t member, choice_group::output what) {
+  live_group& g = groups_.at(group);
+  if (what.kept)
+    if (const auto found = live_.find(group + member); found != live_.end())
+      (void)found->second.actor.tell(actors::events_read{{0, generation_, group + member}, 1});
+  for (stream_event& event : what.events) tell(*g.client, std::move(event));
+  if (!what.cancel_members) return;
+  for (std::uint32_t m = 0; m < g.joined.members(); ++m) cancel_sequence(group + m);
 }
 
 void engine_state::remember(live_request& live, const stream_event& event) {
   if (const auto* accepted = std::get_if<accepted_event>(&event))
     live.trace->asked.prompt = accepted->prompt_token_ids;
-  if (const auto* token = std::get_if<token_event>(&event)) {
+  if (const auto* token = std::get_if<token_event>(&event); token != nullptr && !token->echo) {
     live.trace->token_ids.insert(
         live.trace->token_ids.end(), token->token_ids.begin(), token->token_ids.end());
     live.trace->text += token->text;
@@ -443,23 +567,48 @@ void engine_state::retired(actors::request_id id) {
   const auto found = live_.find(id.number);
   if (found == live_.end()) return;
   finish_trace(id.number, found->second);
+  const auto group = groups_.find(found->second.group);
   live_.erase(found);
+  if (group != groups_.end() && --group->second.alive == 0) groups_.erase(group);
   finish_drain();
 }
 
-void engine_state::events_read(std::uint64_t stream_id, std::uint32_t count) {
-  const auto found = live_.find(stream_id);
-  if (found == live_.end()) return;
-  (void)found->second.actor.tell(actors::events_read{{0, generation_, stream_id}, count});
+void engine_state::event_read(std::uint64_t stream_id, std::uint32_t index) {
+  const auto group = groups_.find(stream_id);
+  if (group != groups_.end() && group->second.joined.chooses()) return; // they were read as they came
+  const std::uint64_t id = group == groups_.end() ? stream_id : stream_id + index;
+  if (const auto found = live_.find(id); found != live_.end())
+    (void)found->second.actor.tell(actors::events_read{{0, generation_, id}, 1});
+  if (group != groups_.end()) tell_of_reading(stream_id);
+}
+
+/// A client that reads the events of one choice is no slow reader to the others, whose events come later. Not
+/// at every event, since there may be many choices.
+void engine_state::tell_of_reading(std::uint64_t group) {
+  live_group& g = groups_.at(group);
+  const auto now = environment.clock->now();
+  const auto pause = std::min<runtime::duration>(
+      std::chrono::seconds(1), std::chrono::milliseconds(options.slow_consumer_ms) / 4);
+  if (now - g.told < pause) return;
+  g.told = now;
+  for (std::uint32_t m = 0; m < g.joined.members(); ++m)
+    if (const auto found = live_.find(group + m); found != live_.end())
+      (void)found->second.actor.tell(actors::events_read{{0, generation_, group + m}, 0});
 }
 
 void engine_state::cancel_stream(std::uint64_t stream_id) {
   asio::dispatch(executor, [self = shared_from_this(), stream_id] {
-    const auto found = self->live_.find(stream_id);
-    if (found == self->live_.end()) return;
-    (void)found->second.actor.tell(actors::client_cancel{
-        {0, self->generation_, stream_id}, error{errc::cancelled, "the client cancelled", {}, 0}});
+    const auto group = self->groups_.find(stream_id);
+    const std::uint32_t members = group == self->groups_.end() ? 1 : group->second.joined.members();
+    for (std::uint32_t m = 0; m < members; ++m) self->cancel_sequence(stream_id + m);
   });
+}
+
+void engine_state::cancel_sequence(std::uint64_t id) {
+  const auto found = live_.find(id);
+  if (found == live_.end()) return;
+  (void)found->second.actor.tell(
+      actors::client_cancel{{0, generation_, id}, error{errc::cancelled, "the client cancelled", {}, 0}});
 }
 
 } // namespace troupe::detail

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "actors/cast.hpp"
+#include "engine/choice_group.hpp"
 #include "engine/complete.hpp"
 #include "engine/model_host.hpp"
 #include "engine/stream_state.hpp"
@@ -49,7 +50,8 @@ struct waiting_handler {
   boost::asio::any_io_executor work;
 };
 
-/// A prompt that is not tokenised yet. Its bytes count against the backlog for as long as anyone holds it.
+/// A prompt that is not tokenised yet, shared by its choices. Its bytes count against the backlog for as long
+/// as anyone holds it.
 struct held_prompt {
   held_prompt(prompt given, std::shared_ptr<std::atomic<std::uint64_t>> counter);
   ~held_prompt();
@@ -59,6 +61,8 @@ struct held_prompt {
   const prompt what;
   const std::shared_ptr<std::atomic<std::uint64_t>> backlog;
   const std::uint64_t bytes;
+  /// What the first of its choices made of it. Thread: the background's, which does one job at a time.
+  mutable std::optional<result<actors::token_list>> encoded;
 };
 
 /// Thread: the engine's executor, but where said.
@@ -75,7 +79,7 @@ struct engine_state final : stream_owner, actors::cast_listener, std::enable_sha
   engine_stats stats() const; // Thread: any
 
   // stream_owner
-  void events_read(std::uint64_t stream_id, std::uint32_t count) override;
+  void event_read(std::uint64_t stream_id, std::uint32_t index) override;
   void cancel_stream(std::uint64_t stream_id) override; // Thread: any
 
   // cast_listener
@@ -103,13 +107,29 @@ struct engine_state final : stream_owner, actors::cast_listener, std::enable_sha
     down,   ///< failed too often
   };
 
-  /// One submitted request. The stream half is shared with the client.
+  /// One sequence: a submitted request, or one choice of it. The stream half is shared with the client.
   struct live_request {
     std::shared_ptr<stream_state> client;
     std::shared_ptr<const held_prompt> text; ///< null once its tokenising began
     std::uint64_t digest = 0;                ///< of the prompt: the same when a client tries again
     runtime::ref<actors::request_protocol> actor;
     std::unique_ptr<request_trace> trace; ///< kept only when traces are written
+    std::uint32_t most_tokens = 0;        ///< that may be drawn
+    std::uint64_t group = 0;              ///< id of the stream that it is a choice of; 0: it has its own
+  };
+  /// A request of several sequences; their ids follow that of the stream, which is the first one's.
+  struct live_group {
+    std::shared_ptr<stream_state> client;
+    choice_group joined;
+    std::uint32_t alive = 0;    ///< members in `live_`
+    runtime::time_point told{}; ///< when all members last heard that the client reads
+  };
+  /// What a sequence is opened with.
+  struct opening {
+    std::uint64_t id = 0, group = 0;
+    std::shared_ptr<const held_prompt> text;
+    std::uint64_t digest = 0; ///< of the prompt
+    bool score_prompt = false;
   };
 
   void loaded(host_result what);
@@ -118,9 +138,15 @@ struct engine_state final : stream_owner, actors::cast_listener, std::enable_sha
   result<void> spawn_cast();
   void stop_cast();
   void begin(std::uint64_t id, std::shared_ptr<stream_state> client, request asked);
-  std::optional<error> refusal(const stream_state& client) const;
-  std::optional<error> prompt_refusal(const prompt& asked) const;
-  result<void> open(std::uint64_t id, std::shared_ptr<stream_state> client, request asked);
+  std::optional<error> refusal(const stream_state& client, std::uint64_t sequences) const;
+  std::optional<error> prompt_refusal(const prompt& asked, std::uint32_t max_tokens) const;
+  std::optional<error> prompts_refusal(const request& asked) const;
+  result<void> open(opening what, std::shared_ptr<stream_state> client, request asked);
+  void open_group(std::uint64_t id, std::shared_ptr<stream_state> client, request asked);
+  void carry_out(std::uint64_t group, std::uint32_t member, choice_group::output what);
+  void prompt_known(std::uint64_t id, const actors::token_list& tokens);
+  void cancel_sequence(std::uint64_t id);
+  void tell_of_reading(std::uint64_t group);
   void tell(stream_state& client, stream_event event);
   void refuse(stream_state& client, error why);
   void remember(live_request& live, const stream_event& event);
@@ -142,12 +168,13 @@ struct engine_state final : stream_owner, actors::cast_listener, std::enable_sha
   void count_end(const stream_event& event);
   void cancel_timer(runtime::timer_handle& timer) noexcept;
   std::uint32_t most_live() const noexcept;
-  std::uint32_t prompt_limit() const noexcept;
+  std::uint32_t prompt_limit(std::uint32_t max_tokens) const noexcept;
   runtime::spawn_options engine_actor(std::uint32_t control, std::uint32_t admission);
 
   std::atomic<std::uint64_t> next_id_{1};
   std::atomic<stage> stage_{stage::new_made};
   std::unordered_map<std::uint64_t, live_request> live_;
+  std::unordered_map<std::uint64_t, live_group> groups_; ///< by stream id
   std::shared_ptr<actors::cast> cast_;
   const std::string run_ = trace_run_name();
   std::stop_source loading_;

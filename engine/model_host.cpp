@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/model_host.hpp"
 
+#include "actors/scheduler_core.hpp"
 #include "kernels/cpu_backend.hpp"
 #include "models/chat_template.hpp"
 #include "models/detokenizer.hpp"
@@ -169,7 +170,8 @@ result<memory_plan> forecast(const file_host& host, const engine_options& option
   demand.weights = host.model->weight_bytes;
   demand.kv_block = program.kv.bytes_per_block();
   demand.kv_block_tokens = program.kv.block_tokens;
-  demand.activations = host.backend->scratch_bytes(program, options.max_step_tokens, options.max_batch);
+  demand.activations = host.backend->scratch_bytes(
+      program, options.max_step_tokens, options.max_batch + actors::default_scored_rows);
   demand.buffers =
       (std::uint64_t{options.max_batch} + options.max_queue) * request_buffer_bytes + prompt_backlog_bytes;
   demand.context = host.context;

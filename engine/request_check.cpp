@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/request_check.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 namespace troupe::detail {
@@ -20,6 +21,7 @@ result<void> check_floats(const sampling& s) {
   const float_range ranges[] = {
       {"temperature", s.temperature, 0, 2, false},
       {"top_p", s.top_p, 0, 1, true},
+      {"typical_p", s.typical_p, 0, 1, true},
       {"min_p", s.min_p, 0, 1, false},
       {"repetition_penalty", s.repetition_penalty, 0, 2, true},
       {"presence_penalty", s.presence_penalty, -2, 2, false},
@@ -46,6 +48,43 @@ result<void> check_ids(const std::vector<std::int32_t>& ids, const char* param, 
   return {};
 }
 
+result<void> check_biases(const std::vector<logit_bias>& biases, std::uint32_t vocabulary) {
+  if (biases.size() > max_logit_biases)
+    return bad(
+        "logit_bias", "logit_bias names " + std::to_string(biases.size()) + " tokens, at most " +
+                          std::to_string(max_logit_biases) + " are allowed");
+  std::vector<std::int32_t> ids;
+  ids.reserve(biases.size());
+  for (const logit_bias& b : biases) {
+    const std::string name = "logit_bias of token " + std::to_string(b.token);
+    if (b.token < 0 || static_cast<std::uint32_t>(b.token) >= vocabulary)
+      return bad("logit_bias", name + ": token ids go from 0 to " + std::to_string(vocabulary - 1));
+    if (!(b.bias >= -100.0F && b.bias <= 100.0F))
+      return bad("logit_bias", name + " must be from -100 to 100");
+    ids.push_back(b.token);
+  }
+  std::sort(ids.begin(), ids.end());
+  if (const auto twice = std::adjacent_find(ids.begin(), ids.end()); twice != ids.end())
+    return bad("logit_bias", "logit_bias names token " + std::to_string(*twice) + " twice");
+  return {};
+}
+
+result<void> check_choices(const request& what) {
+  const std::string most = std::to_string(max_choices);
+  if (what.n == 0 || what.n > max_choices) return bad("n", "n must be from 1 to " + most);
+  if (what.best_of != 0 && (what.best_of < what.n || what.best_of > max_choices))
+    return bad("best_of", "best_of must be from n to " + most);
+  const std::uint64_t all = sequence_count(what);
+  const bool chooses = sequences_per_prompt(what) > what.n;
+  if (const std::uint32_t limit = chooses ? max_candidates : max_request_sequences; all > limit)
+    return bad(
+        chooses ? "best_of" : "prompt", std::to_string(what.further_prompts.size() + 1) + " prompts with " +
+                                            std::to_string(sequences_per_prompt(what)) + " choices are " +
+                                            std::to_string(all) + " sequences; at most " +
+                                            std::to_string(limit) + " are allowed");
+  return {};
+}
+
 result<void> check_prompt(const prompt& what, std::uint32_t vocabulary) {
   if (const auto* ids = std::get_if<std::vector<std::int32_t>>(&what)) {
     if (ids->empty()) return bad("prompt", "prompt holds no token ids, at least 1 is needed");
@@ -63,10 +102,12 @@ result<void> check_prompt(const prompt& what, std::uint32_t vocabulary) {
 } // namespace
 
 result<void> check_request(const request& what, std::uint32_t vocabulary) {
+  if (auto choices = check_choices(what); !choices) return choices;
   if (auto prompt = check_prompt(what.prompt, vocabulary); !prompt) return prompt;
+  for (const prompt& one : what.further_prompts)
+    if (auto prompt = check_prompt(one, vocabulary); !prompt) return prompt;
   if (auto floats = check_floats(what.sampling); !floats) return floats;
-  if (what.max_tokens && *what.max_tokens == 0)
-    return bad("max_tokens", "max_tokens is 0, at least 1 is needed");
+  if (auto biases = check_biases(what.sampling.logit_bias, vocabulary); !biases) return biases;
   if (what.max_tokens && what.min_tokens > *what.max_tokens)
     return bad("min_tokens", "min_tokens must not exceed max_tokens");
   if (what.stop.size() > max_stop_strings)
@@ -91,6 +132,14 @@ result<void> check_request(const request& what, std::uint32_t vocabulary) {
   if (what.tenant.size() > max_tenant_bytes)
     return bad("user", "user is longer than " + std::to_string(max_tenant_bytes) + " bytes");
   return {};
+}
+
+std::uint32_t sequences_per_prompt(const request& what) noexcept {
+  return std::max(what.n, what.best_of);
+}
+
+std::uint64_t sequence_count(const request& what) noexcept {
+  return (std::uint64_t{what.further_prompts.size()} + 1) * sequences_per_prompt(what);
 }
 
 std::uint64_t prompt_bytes(const prompt& what) noexcept {

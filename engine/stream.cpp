@@ -64,10 +64,11 @@ void stream_state::end_watch() {
 }
 
 void stream_state::hand_over(waiting_reader reader, stream_event event) {
-  const bool spends_credit = std::holds_alternative<token_event>(event);
+  std::optional<std::uint32_t> choice; // whose credit is spent
+  if (const auto* token = std::get_if<token_event>(&event)) choice = token->index;
   deliver(std::move(reader), {}, std::move(event));
-  if (!spends_credit) return;
-  if (auto engine = owner.lock()) engine->events_read(id, 1);
+  if (!choice) return;
+  if (auto engine = owner.lock()) engine->event_read(id, *choice);
 }
 
 void stream_state::start_read(read_handler handler) {
@@ -147,6 +148,32 @@ void stream::start_watch(detail::read_handler handler) {
   assert(state_ != nullptr);
   boost::asio::dispatch(
       state_->executor, [state = state_, h = std::move(handler)]() mutable { state->watch(std::move(h)); });
+}
+
+void completion_choice::add(token_event&& event) {
+  const auto append = [](auto& to, auto& from) {
+    to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
+  };
+  text += event.text;
+  if (!event.echo) append(token_ids, event.token_ids);
+  append(logprobs, event.logprobs);
+  append(top_logprobs, event.top_logprobs);
+}
+
+void completion::take(token_event&& event) {
+  if (event.index > further_choices.size()) further_choices.resize(event.index);
+  completion_choice& choice = event.index == 0 ? *this : further_choices[event.index - 1];
+  choice.add(std::move(event));
+}
+
+void completion::take(done_event&& event) {
+  reason = event.reason;
+  if (event.reasons.size() > 1) further_choices.resize(event.reasons.size() - 1);
+  for (std::size_t i = 0; i < further_choices.size() && i + 1 < event.reasons.size(); ++i)
+    further_choices[i].reason = event.reasons[i + 1];
+  usage = event.usage;
+  model = std::move(event.model);
+  system_fingerprint = std::move(event.system_fingerprint);
 }
 
 std::string_view finish_reason_name(finish_reason reason) noexcept {

@@ -16,8 +16,8 @@ namespace troupe::detail {
 class stream_owner {
  public:
   virtual ~stream_owner() = default;
-  /// `count` token events were taken by the reader. Thread: the engine's executor.
-  virtual void events_read(std::uint64_t stream_id, std::uint32_t count) = 0;
+  /// A token event of choice `index` was taken by the reader. Thread: the engine's executor.
+  virtual void event_read(std::uint64_t stream_id, std::uint32_t index) = 0;
   /// The client is done with the stream. Idempotent. Thread: any.
   virtual void cancel_stream(std::uint64_t stream_id) = 0;
 };

@@ -70,6 +70,7 @@ class reader {
     if (v != nullptr && !v->is_object()) fail(key, "must be an object");
     return v != nullptr && v->is_object() ? v->get_object() : none;
   }
+  bool has(const char* key) const { return object_.contains(key); }
   const std::string& failure_text() const noexcept { return failure_; }
   void fail(std::string_view key, std::string_view why) {
     if (failure_.empty()) failure_ = where_ + ": field \"" + std::string(key) + "\" " + std::string(why);
@@ -93,6 +94,10 @@ json::object request_to_json(const request& r) {
   out["top_k"] = r.sampling.top_k;
   out["top_p"] = r.sampling.top_p;
   out["min_p"] = r.sampling.min_p;
+  out["typical_p"] = r.sampling.typical_p;
+  json::array biases;
+  for (const logit_bias& b : r.sampling.logit_bias) biases.push_back(json::array{b.token, b.bias});
+  out["logit_bias"] = std::move(biases);
   out["repetition_penalty"] = r.sampling.repetition_penalty;
   out["presence_penalty"] = r.sampling.presence_penalty;
   out["frequency_penalty"] = r.sampling.frequency_penalty;
@@ -106,6 +111,20 @@ json::object request_to_json(const request& r) {
   return out;
 }
 
+/// Pairs of id and bias.
+std::vector<logit_bias> biases_from_json(reader& in) {
+  std::vector<logit_bias> out;
+  for (const json::value& v : in.array("logit_bias")) {
+    const auto* pair = v.if_array();
+    boost::system::error_code no_id, no_bias;
+    if (pair != nullptr && pair->size() == 2)
+      out.push_back({pair->at(0).to_number<std::int32_t>(no_id), pair->at(1).to_number<float>(no_bias)});
+    if (pair == nullptr || pair->size() != 2 || no_id || no_bias)
+      in.fail("logit_bias", "must hold pairs of a token id and a number");
+  }
+  return out;
+}
+
 request request_from_json(reader& in) {
   request r;
   r.prompt = in.ids("prompt_token_ids");
@@ -113,6 +132,8 @@ request request_from_json(reader& in) {
   r.sampling.top_k = in.number<std::uint32_t>("top_k");
   r.sampling.top_p = in.number<float>("top_p");
   r.sampling.min_p = in.number<float>("min_p");
+  if (in.has("typical_p")) r.sampling.typical_p = in.number<float>("typical_p"); // not in older traces
+  if (in.has("logit_bias")) r.sampling.logit_bias = biases_from_json(in);
   r.sampling.repetition_penalty = in.number<float>("repetition_penalty");
   r.sampling.presence_penalty = in.number<float>("presence_penalty");
   r.sampling.frequency_penalty = in.number<float>("frequency_penalty");

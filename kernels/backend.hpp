@@ -4,6 +4,7 @@
 
 #include "kernels/sampling.hpp"
 #include "kernels/step_program.hpp"
+#include "kernels/token_mask.hpp"
 #include "runtime/base/error.hpp"
 
 #include <cstdint>
@@ -19,6 +20,7 @@ namespace troupe::kernels {
 enum class row_output : std::uint8_t {
   none,   ///< prompt rows before the last
   token,  ///< one sampled token
+  score,  ///< the log probability of step_row::target, and the most likely tokens; nothing is drawn
   logits, ///< the whole logits row, for evaluation
 };
 
@@ -29,6 +31,7 @@ struct step_row {
   std::int32_t token = 0;     ///< input token id
   std::uint32_t position = 0; ///< absolute
   row_output want = row_output::none;
+  std::int32_t target = -1; ///< of row_output::score: the token that follows
 };
 
 /// A sequence's part in a step.
@@ -43,9 +46,14 @@ struct step_sequence {
   std::uint32_t reach = 0;
   std::uint32_t top_logprobs = 0; ///< the most likely tokens to report, 0-20
   bool logprobs = false;          ///< report the drawn token's log probability
-  /// Ids that must not be drawn in this step; null: none. Shared, because the sequence may be gone before the
-  /// step is.
-  std::shared_ptr<const std::vector<std::int32_t>> held_back;
+  /// What must not be drawn in this step; null: any token may be. Shared, because the sequence may be gone
+  /// before the step is.
+  std::shared_ptr<const token_mask> mask;
+
+  /// Whether the token is that of the largest logit: nothing else of the row is needed.
+  bool takes_largest() const noexcept {
+    return sampling.greedy() && !sampling.penalised() && !sampling.biased() && !mask;
+  }
 };
 
 struct step_input {
@@ -65,10 +73,10 @@ struct token_logprob {
 };
 
 struct row_result {
-  std::uint32_t row = 0; ///< index into step_input::rows
-  std::int32_t token = -1;
+  std::uint32_t row = 0;   ///< index into step_input::rows
+  std::int32_t token = -1; ///< drawn, or the target of row_output::score
   std::uint32_t flags = 0;
-  float logprob = 0;
+  float logprob = 0; ///< of `token`
   std::vector<token_logprob> top;
   std::vector<float> logits; ///< [vocab] for row_output::logits
 };

@@ -136,10 +136,11 @@ result<void> cpu_step::check_rows(const step_program& program, const step_input&
       return broken(name + ": the positions of a sequence must ascend by one");
     ++current.rows;
     if (row.want == row_output::none) continue;
+    if (row.want == row_output::score && static_cast<std::uint32_t>(row.target) >= program.vocab)
+      return broken(name + ": its target " + std::to_string(row.target) + " is outside the vocabulary");
     output_rows_.push_back(i);
-    keep_logits_ = keep_logits_ || row.want == row_output::logits || !sequence.sampling.greedy() ||
-                   sequence.sampling.penalised() || sequence.held_back || sequence.logprobs ||
-                   sequence.top_logprobs > 0;
+    keep_logits_ = keep_logits_ || row.want == row_output::logits || row.want == row_output::score ||
+                   !sequence.takes_largest() || sequence.logprobs || sequence.top_logprobs > 0;
   }
   for (const run& current : runs_) {
     const auto& blocks = input.sequences[current.sequence].blocks;

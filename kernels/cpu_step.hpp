@@ -182,6 +182,9 @@ class cpu_step {
   }
   const float* angles(const rope* rotary, std::uint32_t row) const noexcept;
   void answer(std::uint32_t output, const logit_peak& peak, sampler_scratch& scratch);
+  /// The log probability of answer.token, and the most likely tokens: of the logits as the model gave them.
+  void
+  score(std::span<const float> logits, std::uint32_t top, row_result& answer, sampler_scratch& scratch) const;
 
   const kernel_table& kernels_;
   const isa level_;

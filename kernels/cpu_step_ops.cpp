@@ -306,16 +306,20 @@ void cpu_step::answer(std::uint32_t output, const logit_peak& peak, sampler_scra
       rows_of(logits_) + std::size_t{output} * program_->vocab, program_->vocab);
   if (row.want == row_output::logits) std::copy(logits.begin(), logits.end(), answer.logits.begin());
   if (!peak.finite) return;
-  if (!sequence.sampling.greedy() || sequence.sampling.penalised() || sequence.held_back)
+  if (row.want == row_output::score)
+    answer.token = row.target;
+  else if (!sequence.takes_largest())
     answer.token = sample_token(
         kernels_, logits, sequence.sampling, sequence.history, sequence.prompt_tokens, row.position + 1,
-        scratch,
-        sequence.held_back ? std::span<const std::int32_t>(*sequence.held_back)
-                           : std::span<const std::int32_t>());
-  if (!sequence.logprobs && sequence.top_logprobs == 0) return;
+        scratch, sequence.mask.get());
+  if (row.want == row_output::score || sequence.logprobs || sequence.top_logprobs > 0)
+    score(logits, std::min(sequence.top_logprobs, program_->vocab), answer, scratch);
+}
+
+void cpu_step::score(
+    std::span<const float> logits, std::uint32_t top, row_result& answer, sampler_scratch& scratch) const {
   const float total = log_sum_exp(kernels_, logits);
   answer.logprob = logits[static_cast<std::size_t>(answer.token)] - total;
-  const std::uint32_t top = std::min(sequence.top_logprobs, program_->vocab);
   largest_logits(kernels_, logits, top, scratch.peaks, scratch.order.data());
   for (std::uint32_t i = 0; i < top; ++i)
     answer.top.push_back({static_cast<std::int32_t>(scratch.order[i]), logits[scratch.order[i]] - total});

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 namespace troupe::kernels {
 
@@ -13,6 +14,11 @@ namespace {
 
 constexpr std::uint32_t block = 64; // logits that share one entry of sampler_scratch::peaks
 constexpr float largest = 1e30F;    // of a logit after penalties, so that differences stay finite
+
+void add_bias(const std::vector<token_bias>& bias, std::vector<float>& logits) {
+  for (const token_bias& b : bias)
+    if (const auto id = static_cast<std::uint32_t>(b.token); id < logits.size()) logits[id] += b.bias;
+}
 
 /// Applies the penalties of `params` to scratch.adjusted, a copy of the logits.
 void penalise(
@@ -63,6 +69,11 @@ struct tempered {
   float peak;
   float scale;
 
+  /// The exponent of a token's weight.
+  float exponent(std::uint32_t id) const { return (logits[id] - peak) * scale; }
+  bool likelier(std::uint32_t a, std::uint32_t b) const {
+    return logits[a] > logits[b] || (logits[a] == logits[b] && a < b);
+  }
   /// exp((logit - peak) * scale) of the tokens in `ids`, and their sum.
   double weigh(std::span<const std::uint32_t> ids, float* weights) const {
     for (std::size_t i = 0; i < ids.size(); ++i) weights[i] = logits[ids[i]];
@@ -89,6 +100,64 @@ std::uint32_t keep_most_likely(const tempered& row, const sampling_params& param
         prefix_with({scratch.weights.data(), count}, static_cast<double>(params.top_p), total, reached);
     if (reached || by_count || count == vocab) return kept;
   }
+}
+
+/// Cuts the `count` candidates in scratch.order down to the typical ones, the most typical first.
+/// With w = exp(x) of the candidates, -ln p is ln(sum w) - x and the entropy ln(sum w) - mean x, so that the
+/// distance between the two is that of x from its mean.
+std::uint32_t keep_typical(const tempered& row, float share, std::uint32_t count, sampler_scratch& scratch) {
+  std::uint32_t* const ids = scratch.order.data();
+  const double total = row.weigh({ids, count}, scratch.weights.data());
+  double mean = 0;
+  for (std::uint32_t i = 0; i < count; ++i)
+    if (scratch.weights[i] > 0)
+      mean += static_cast<double>(scratch.weights[i]) * static_cast<double>(row.exponent(ids[i]));
+  mean /= total;
+  const auto nearer = [&](std::uint32_t a, std::uint32_t b) {
+    const double from_a = std::abs(static_cast<double>(row.exponent(a)) - mean);
+    const double from_b = std::abs(static_cast<double>(row.exponent(b)) - mean);
+    return from_a < from_b || (from_a == from_b && a < b);
+  };
+  // The run is mostly short: sort a few first.
+  for (std::uint32_t sorted = std::min(count, 256U);; sorted = std::min(count, sorted * 8)) {
+    if (sorted < count) std::nth_element(ids, ids + sorted, ids + count, nearer);
+    std::sort(ids, ids + sorted, nearer);
+    row.weigh({ids, sorted}, scratch.weights.data());
+    bool reached = false;
+    const std::uint32_t kept =
+        prefix_with({scratch.weights.data(), sorted}, static_cast<double>(share), total, reached);
+    if (reached || sorted == count) return kept;
+  }
+}
+
+/// Top-k, typical-p, then top-p: how many tokens they keep; their ids stand in scratch.order.
+std::uint32_t
+keep_typical_then_likely(const tempered& row, const sampling_params& params, sampler_scratch& scratch) {
+  auto count = static_cast<std::uint32_t>(row.logits.size());
+  if (params.top_k > 0 && params.top_k < count) {
+    count = params.top_k;
+    largest_logits(row.kernels, row.logits, count, scratch.peaks, scratch.order.data());
+  } else {
+    std::iota(scratch.order.begin(), scratch.order.end(), 0U);
+  }
+  count = keep_typical(row, params.typical_p, count, scratch);
+  if (params.top_p >= 1.0F) return count;
+  std::sort(scratch.order.begin(), scratch.order.begin() + count, [&](std::uint32_t a, std::uint32_t b) {
+    return row.likelier(a, b);
+  });
+  const double total = row.weigh({scratch.order.data(), count}, scratch.weights.data());
+  bool reached = false;
+  return prefix_with({scratch.weights.data(), count}, static_cast<double>(params.top_p), total, reached);
+}
+
+/// Sets weights below `least` to zero; returns the sum of the others.
+double drop_unlikely(std::span<float> weights, float least) {
+  double total = 0;
+  for (float& weight : weights) {
+    if (weight < least) weight = 0;
+    total += static_cast<double>(weight);
+  }
+  return total;
 }
 
 /// Walks `weights` in order of id until their sum passes u * total; null `ids` means all ids.
@@ -148,14 +217,13 @@ void largest_logits(
 std::int32_t sample_token(
     const kernel_table& kernels, std::span<const float> logits, const sampling_params& params,
     std::span<const std::int32_t> history, std::uint32_t prompt_tokens, std::uint32_t position,
-    sampler_scratch& scratch, std::span<const std::int32_t> held_back) {
+    sampler_scratch& scratch, const token_mask* mask) {
   const auto vocab = static_cast<std::uint32_t>(logits.size());
-  if (params.penalised() || !held_back.empty()) {
+  if (params.biased() || params.penalised() || mask != nullptr) {
     std::copy(logits.begin(), logits.end(), scratch.adjusted.begin());
+    if (params.biased()) add_bias(*params.bias, scratch.adjusted);
     if (params.penalised()) penalise(params, history, prompt_tokens, scratch);
-    for (const std::int32_t token : held_back)
-      if (static_cast<std::uint32_t>(token) < vocab)
-        scratch.adjusted[static_cast<std::uint32_t>(token)] = -largest;
+    if (mask != nullptr) mask->for_each(vocab, [&](std::uint32_t id) { scratch.adjusted[id] = -largest; });
     logits = scratch.adjusted;
   }
   const logit_peak peak = kernels.find_peak(logits.data(), vocab);
@@ -164,10 +232,11 @@ std::int32_t sample_token(
   // A temperature too small for its inverse is greedy in all but name; the bound keeps 0 * scale a number.
   const tempered row{kernels, logits, peak.value, std::min(1.0F / params.temperature, 1e30F)};
   const double u = runtime::random_unit(params.seed, position);
-  const bool filtered = (params.top_k > 0 && params.top_k < vocab) || params.top_p < 1.0F;
+  const bool typical = params.typical_p < 1.0F;
+  const bool filtered = (params.top_k > 0 && params.top_k < vocab) || params.top_p < 1.0F || typical;
   std::uint32_t kept = vocab;
   if (filtered) {
-    kept = keep_most_likely(row, params, scratch);
+    kept = typical ? keep_typical_then_likely(row, params, scratch) : keep_most_likely(row, params, scratch);
     std::sort(scratch.order.begin(), scratch.order.begin() + kept);
   }
   double total = filtered
@@ -175,11 +244,9 @@ std::int32_t sample_token(
                      : kernels.exp_sum(logits.data(), vocab, row.peak, row.scale, scratch.weights.data());
   const std::span<float> weights(scratch.weights.data(), kept);
   if (params.min_p > 0.0F) {
-    total = 0;
-    for (float& weight : weights) {
-      if (weight < params.min_p) weight = 0; // the most likely token weighs 1
-      total += static_cast<double>(weight);
-    }
+    // The most likely token of all weighs 1, but only typical-p may have left it out.
+    const float largest_weight = typical ? *std::max_element(weights.begin(), weights.end()) : 1.0F;
+    total = drop_unlikely(weights, params.min_p * largest_weight);
   }
   return walk(weights, filtered ? scratch.order.data() : nullptr, total, u);
 }

@@ -4,6 +4,7 @@
 
 #include "kernels/kernel_table.hpp"
 #include "kernels/sampling.hpp"
+#include "kernels/token_mask.hpp"
 
 #include <cstdint>
 #include <span>
@@ -19,7 +20,7 @@ class sampler_scratch {
   std::uint32_t vocab() const noexcept { return static_cast<std::uint32_t>(adjusted.size()); }
   static std::uint64_t bytes(std::uint32_t vocab) noexcept;
 
-  std::vector<float> adjusted;       ///< [vocab] logits after penalties, without what is held back
+  std::vector<float> adjusted;       ///< [vocab] logits after bias, penalties and mask
   std::vector<float> weights;        ///< [vocab] exponentials
   std::vector<std::uint32_t> order;  ///< [vocab] candidates
   std::vector<std::uint32_t> counts; ///< [vocab] uses of a token, all zero between calls
@@ -33,12 +34,12 @@ void largest_logits(
     std::vector<float>& peaks, std::uint32_t* order);
 
 /// The token of a row whose logits are finite. `history` is prompt then output, `prompt_tokens` of it prompt;
-/// ids outside the vocabulary are ignored. `position` is that of the token drawn. `held_back` is not drawn
-/// while there is anything else. Thread: any; allocates nothing.
+/// ids outside the vocabulary are ignored. `position` is that of the token drawn. What `mask` forbids is not
+/// drawn while there is anything else; null forbids nothing. Thread: any; allocates nothing.
 std::int32_t sample_token(
     const kernel_table& kernels, std::span<const float> logits, const sampling_params& params,
     std::span<const std::int32_t> history, std::uint32_t prompt_tokens, std::uint32_t position,
-    sampler_scratch& scratch, std::span<const std::int32_t> held_back = {});
+    sampler_scratch& scratch, const token_mask* mask = nullptr);
 
 /// Natural logarithm of the sum of the exponentials of finite logits.
 float log_sum_exp(const kernel_table& kernels, std::span<const float> logits);

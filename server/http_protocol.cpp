@@ -81,13 +81,18 @@ std::string percent_decoded(std::string_view text) {
   return out;
 }
 
-// Memory of an answer that is collected before it is sent.
-std::size_t answer_bytes(const completion& whole) noexcept {
-  std::size_t sum = whole.text.size() +
-                    (whole.prompt_token_ids.size() + whole.token_ids.size()) * sizeof(std::int32_t) +
-                    whole.logprobs.size() * sizeof(scored_token);
-  for (const auto& top : whole.top_logprobs) sum += top.size() * sizeof(scored_token);
+// Memory that an event adds to an answer that is collected before it is sent.
+std::size_t bytes_of(const token_event& event) noexcept {
+  std::size_t sum = event.text.size() + event.token_ids.size() * sizeof(std::int32_t) +
+                    event.logprobs.size() * sizeof(scored_token);
+  for (const auto& top : event.top_logprobs) sum += top.size() * sizeof(scored_token);
   return sum;
+}
+
+std::size_t bytes_of(const accepted_event& event) noexcept {
+  std::size_t tokens = event.prompt_token_ids.size();
+  for (const auto& prompt : event.further_prompts) tokens += prompt.size();
+  return tokens * sizeof(std::int32_t);
 }
 
 } // namespace
@@ -267,6 +272,8 @@ void http_protocol::generate(session_core& s, const http_request& r, openai_api 
   e.meta.system_fingerprint = services.system_fingerprint();
   e.meta.include_usage = body->include_usage;
   e.meta.return_token_ids = body->return_token_ids;
+  e.meta.n = body->what.n;
+  e.meta.choices = static_cast<std::uint32_t>(body->what.further_prompts.size() + 1) * body->what.n;
   if (e.stream) e.writer.emplace(e.meta);
   e.last_sent = s.now();
   // A stream to HTTP/1.0 has no end but that of the connection.
@@ -287,7 +294,9 @@ void http_protocol::on_accepted(session_core& s, request_key, accepted_event eve
   exchange& e = *current_;
   if (!event.model.empty()) e.meta.model = event.model;
   if (!e.stream) {
+    e.whole_bytes += bytes_of(event);
     e.whole.prompt_token_ids = std::move(event.prompt_token_ids);
+    e.whole.further_prompts = std::move(event.further_prompts);
     return;
   }
   e.head_sent = true;
@@ -303,11 +312,8 @@ void http_protocol::on_token(session_core& s, request_key, token_event event) {
     send_piece(s, e.writer->token(event));
     return;
   }
-  completion& whole = e.whole;
-  whole.text += event.text;
-  whole.token_ids.insert(whole.token_ids.end(), event.token_ids.begin(), event.token_ids.end());
-  std::move(event.logprobs.begin(), event.logprobs.end(), std::back_inserter(whole.logprobs));
-  std::move(event.top_logprobs.begin(), event.top_logprobs.end(), std::back_inserter(whole.top_logprobs));
+  e.whole_bytes += bytes_of(event);
+  e.whole.take(std::move(event));
 }
 
 void http_protocol::on_done(session_core& s, request_key, done_event event) {
@@ -318,10 +324,9 @@ void http_protocol::on_done(session_core& s, request_key, done_event event) {
     finish_exchange(s);
     return;
   }
-  e.whole.reason = event.reason;
-  e.whole.usage = event.usage;
   if (!event.model.empty()) e.meta.model = event.model;
   if (!event.system_fingerprint.empty()) e.meta.system_fingerprint = event.system_fingerprint;
+  e.whole.take(std::move(event));
   response_.keep_alive = response_.keep_alive && may_go_on(s);
   const std::string body = openai_completion(e.meta, e.whole);
   current_.reset();
@@ -423,7 +428,7 @@ void http_protocol::on_room(session_core& s) {
 }
 
 std::size_t http_protocol::buffered_bytes() const {
-  return parser_.buffered_bytes() + waiting_bytes_ + (current_ ? answer_bytes(current_->whole) : 0);
+  return parser_.buffered_bytes() + waiting_bytes_ + (current_ ? current_->whole_bytes : 0);
 }
 
 void http_protocol::on_overload(session_core& s) {

@@ -48,6 +48,7 @@ class http_protocol final : public door_protocol {
     bool head_sent = false;
     std::optional<openai_stream_writer> writer; // of a stream
     completion whole;                           // of an answer in one piece
+    std::size_t whole_bytes = 0;                // of memory that it takes
     time_point last_sent{};                     // or the exchange's start
   };
 

@@ -11,6 +11,8 @@
 #include <boost/json/serialize.hpp>
 
 #include <algorithm>
+#include <cmath>
+#include <utility>
 
 namespace troupe::server {
 namespace {
@@ -24,7 +26,9 @@ json::array ids(std::span<const std::int32_t> tokens) {
   return json::array(tokens.begin(), tokens.end());
 }
 
-double finite(float logprob) noexcept {
+// The first token of a prompt has none.
+json::value logprob_value(float logprob) noexcept {
+  if (std::isnan(logprob)) return nullptr;
   return logprob >= lowest_logprob ? static_cast<double>(logprob) : lowest_logprob;
 }
 
@@ -57,18 +61,20 @@ json::object completion_logprobs(
   for (std::size_t i = 0; i < drawn.size(); ++i) {
     const std::string name = token_name(drawn[i].text);
     tokens.push_back(to_json(name));
-    values.push_back(finite(drawn[i].logprob));
+    values.push_back(logprob_value(drawn[i].logprob));
     offsets.push_back(offset);
-    offset += characters(drawn[i].text);
-    if (i < top.size()) {
+    if (drawn[i].shown) offset += characters(drawn[i].text);
+    if (i < top.size() && std::isnan(drawn[i].logprob)) {
+      alternatives.push_back(nullptr);
+    } else if (i < top.size()) {
       json::object one;
       for (const scored_token& t : top[i]) {
         const std::string key = token_name(t.text);
         // Two tokens may have one text; the first is the likelier.
-        if (!one.contains(key)) one[key] = finite(t.logprob);
+        if (!one.contains(key)) one[key] = logprob_value(t.logprob);
       }
       // The drawn token is always there, whatever its rank.
-      if (!one.contains(name)) one[name] = finite(drawn[i].logprob);
+      if (!one.contains(name)) one[name] = logprob_value(drawn[i].logprob);
       alternatives.push_back(std::move(one));
     }
   }
@@ -83,7 +89,9 @@ json::object chat_token(const scored_token& t) {
   json::array bytes;
   for (const char c : t.text) bytes.push_back(static_cast<unsigned char>(c));
   return {
-      {"token", to_json(to_valid_utf8(t.text))}, {"logprob", finite(t.logprob)}, {"bytes", std::move(bytes)}};
+      {"token", to_json(to_valid_utf8(t.text))},
+      {"logprob", logprob_value(t.logprob)},
+      {"bytes", std::move(bytes)}};
 }
 
 json::object
@@ -214,65 +222,94 @@ std::string openai_model(std::string_view name, std::uint32_t context_tokens, st
   return json::serialize(model_object(name, context_tokens, created));
 }
 
-std::string openai_completion(const answer_meta& meta, const completion& whole) {
+namespace {
+
+// Of prompt `index`; the first stands apart.
+const std::vector<std::int32_t>& prompt_ids(const completion& whole, std::size_t index) {
+  return index == 0 || index > whole.further_prompts.size() ? whole.prompt_token_ids
+                                                            : whole.further_prompts[index - 1];
+}
+
+json::object whole_choice(const answer_meta& meta, const completion_choice& one, std::uint32_t index) {
   const bool chat = meta.api == openai_api::chat;
-  json::object choice{{"index", 0}};
+  json::object choice{{"index", index}};
   if (chat)
     choice["message"] =
-        json::object{{"role", "assistant"}, {"content", to_json(whole.text)}, {"refusal", nullptr}};
+        json::object{{"role", "assistant"}, {"content", to_json(one.text)}, {"refusal", nullptr}};
   else
-    choice["text"] = to_json(whole.text);
+    choice["text"] = to_json(one.text);
   choice["logprobs"] = nullptr;
-  if (!whole.logprobs.empty()) {
+  if (!one.logprobs.empty()) {
     std::size_t offset = 0;
-    choice["logprobs"] = chat ? chat_logprobs(whole.logprobs, whole.top_logprobs)
-                              : completion_logprobs(whole.logprobs, whole.top_logprobs, offset);
+    choice["logprobs"] = chat ? chat_logprobs(one.logprobs, one.top_logprobs)
+                              : completion_logprobs(one.logprobs, one.top_logprobs, offset);
   }
-  choice["finish_reason"] = to_json(finish_reason_name(whole.reason));
+  choice["finish_reason"] = to_json(finish_reason_name(one.reason));
+  if (meta.return_token_ids) choice["token_ids"] = ids(one.token_ids);
+  return choice;
+}
+
+} // namespace
+
+std::string openai_completion(const answer_meta& meta, const completion& whole) {
+  const bool chat = meta.api == openai_api::chat;
   json::object out = envelope(meta, chat ? "chat.completion" : "text_completion");
-  if (meta.return_token_ids) {
-    choice["token_ids"] = ids(whole.token_ids);
-    out["prompt_token_ids"] = ids(whole.prompt_token_ids);
-    if (!chat) choice["prompt_token_ids"] = ids(whole.prompt_token_ids);
+  json::array choices;
+  const std::uint32_t per_prompt = std::max<std::uint32_t>(1, meta.n);
+  for (std::uint32_t i = 0; i <= whole.further_choices.size(); ++i) {
+    json::object choice = whole_choice(meta, i == 0 ? whole : whole.further_choices[i - 1], i);
+    if (meta.return_token_ids && !chat) choice["prompt_token_ids"] = ids(prompt_ids(whole, i / per_prompt));
+    choices.push_back(std::move(choice));
   }
-  out["choices"] = json::array{std::move(choice)};
+  if (meta.return_token_ids) out["prompt_token_ids"] = ids(whole.prompt_token_ids);
+  out["choices"] = std::move(choices);
   out["usage"] = usage_object(whole.usage);
   return json::serialize(out);
 }
 
 std::string openai_stream_writer::start(const accepted_event& accepted) {
   if (meta_.return_token_ids) {
-    prompt_token_ids_ = accepted.prompt_token_ids;
-    prompt_ids_due_ = true;
+    prompts_.push_back(accepted.prompt_token_ids);
+    prompts_.insert(prompts_.end(), accepted.further_prompts.begin(), accepted.further_prompts.end());
+    for (choice_state& choice : choices_) choice.prompt_ids_due = true;
   }
   if (meta_.api != openai_api::chat) return {};
-  const std::string nothing;
-  json::object out = chunk(meta_, &nothing, nullptr);
-  first_choice(out).at("delta").as_object()["role"] = "assistant";
-  return sse(out);
+  std::string all;
+  for (std::uint32_t i = 0; i < choices_.size(); ++i) {
+    const std::string nothing;
+    json::object out = chunk(meta_, &nothing, nullptr, i);
+    first_choice(out).at("delta").as_object()["role"] = "assistant";
+    all += sse(out);
+  }
+  return all;
 }
 
 std::string openai_stream_writer::token(const token_event& event) {
+  if (event.index >= choices_.size()) choices_.resize(event.index + std::size_t{1});
+  choice_state& state = choices_[event.index];
   json::object out = chunk(meta_, &event.text, nullptr, event.index);
   json::object& choice = first_choice(out);
   if (!event.logprobs.empty())
     choice["logprobs"] = meta_.api == openai_api::chat
                              ? chat_logprobs(event.logprobs, event.top_logprobs)
-                             : completion_logprobs(event.logprobs, event.top_logprobs, text_offset_);
-  if (meta_.return_token_ids) {
-    choice["token_ids"] = ids(event.token_ids);
-    if (prompt_ids_due_) {
-      prompt_ids_due_ = false;
-      if (meta_.api != openai_api::chat) choice["prompt_token_ids"] = ids(prompt_token_ids_);
-      out["prompt_token_ids"] = ids(prompt_token_ids_);
-      prompt_token_ids_ = {};
-    }
+                             : completion_logprobs(event.logprobs, event.top_logprobs, state.text_offset);
+  if (!meta_.return_token_ids) return sse(out);
+  choice["token_ids"] = event.echo ? json::array{} : ids(event.token_ids);
+  if (std::exchange(state.prompt_ids_due, false)) {
+    const std::size_t prompt = event.index / std::max<std::uint32_t>(1, meta_.n);
+    const std::vector<std::int32_t>& of_prompt = prompts_[prompt < prompts_.size() ? prompt : 0];
+    if (meta_.api != openai_api::chat) choice["prompt_token_ids"] = ids(of_prompt);
+    out["prompt_token_ids"] = ids(of_prompt);
   }
   return sse(out);
 }
 
 std::string openai_stream_writer::end(const done_event& event) {
-  std::string out = sse(chunk(meta_, nullptr, to_json(finish_reason_name(event.reason))));
+  std::string out;
+  for (std::uint32_t i = 0; i < choices_.size(); ++i) {
+    const finish_reason reason = i < event.reasons.size() ? event.reasons[i] : event.reason;
+    out += sse(chunk(meta_, nullptr, to_json(finish_reason_name(reason)), i));
+  }
   if (meta_.include_usage) {
     json::object last = envelope(meta_, chunk_object(meta_.api));
     last["choices"] = json::array{};

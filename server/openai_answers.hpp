@@ -4,10 +4,12 @@
 
 #include "server/openai_json.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace troupe::server {
 
@@ -20,6 +22,8 @@ struct answer_meta {
   std::string system_fingerprint;
   bool include_usage = false;
   bool return_token_ids = false;
+  std::uint32_t n = 1;       ///< choices of each prompt
+  std::uint32_t choices = 1; ///< of all prompts
 };
 
 /// `{"error":{"message","type","param","code"[,"retry_after_ms"]}}`, the status being `status_of(why.code)`.
@@ -37,21 +41,26 @@ std::string openai_model(std::string_view name, std::uint32_t context_tokens, st
 /// Thread: one owner.
 class openai_stream_writer {
  public:
-  explicit openai_stream_writer(answer_meta meta) : meta_(std::move(meta)) {}
+  explicit openai_stream_writer(answer_meta meta) :
+      meta_(std::move(meta)), choices_(std::max<std::uint32_t>(1, meta_.choices)) {}
 
-  /// The chat door announces the role; the prompt's ids wait for the first token chunk.
+  /// The chat door announces the role of every choice; a prompt's ids wait for its choices' first chunks.
   std::string start(const accepted_event& accepted);
   std::string token(const token_event& event);
-  /// The finish reason, the usage chunk if asked for, and `[DONE]`.
+  /// The finish reason of every choice, the usage chunk if asked for, and `[DONE]`.
   std::string end(const done_event& event);
   /// An error after the stream began; no `[DONE]` follows it.
   static std::string failure(const error& why);
 
  private:
+  struct choice_state {
+    bool prompt_ids_due = false;
+    std::size_t text_offset = 0; // characters, for the completions door's logprobs
+  };
+
   answer_meta meta_;
-  std::vector<std::int32_t> prompt_token_ids_;
-  bool prompt_ids_due_ = false;
-  std::size_t text_offset_ = 0; // characters, for the completions door's logprobs
+  std::vector<std::vector<std::int32_t>> prompts_; // ids, for those who asked
+  std::vector<choice_state> choices_;
 };
 
 /// Replaces everything that is not UTF-8 by U+FFFD.

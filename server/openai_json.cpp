@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <optional>
 
@@ -25,6 +26,8 @@ constexpr std::size_t stop_limit = 16;
 constexpr std::size_t stop_bytes_limit = 1024;
 constexpr std::size_t stop_ids_limit = 64;
 constexpr std::size_t label_bytes_limit = 512;
+constexpr std::size_t bias_limit = 1024;
+constexpr std::size_t prompts_limit = 128;
 constexpr double largest_exact_integer = 9007199254740992.0; // 2^53
 
 // A name from the body, short enough to be repeated in an answer.
@@ -54,6 +57,7 @@ struct reading {
   bool has_stream_options = false;
   bool has_top_logprobs = false;
   bool has_prompt = false;
+  bool has_best_of = false;
 };
 
 // Integers may be written 5 or 5.0, but never 5.5, and never beyond what a double holds exactly.
@@ -113,25 +117,56 @@ read_ids(const json::array& a, std::string_view param, const reading& r, std::ve
   return std::nullopt;
 }
 
-// Text, ids, or an array that holds one of them: several prompts in one body are not served.
-problem read_prompt(const json::value& v, const openai_field& f, reading& r) {
-  r.has_prompt = true;
-  const json::value* one = &v;
-  if (const auto* a = v.if_array(); a && !a->empty() && !a->front().is_number()) {
-    if (a->size() > 1) return not_supported(f.name, "one prompt per request");
-    one = &a->front();
-  }
-  if (const auto* s = one->if_string()) {
-    if (s->empty()) return must_be(f.name, "not empty");
-    r.out.what.prompt = std::string(view(*s));
+// Text or ids.
+problem read_one_prompt(
+    const json::value& v, std::string_view at, const openai_field& f, const reading& r, prompt& into) {
+  if (const auto* s = v.if_string()) {
+    if (s->empty()) return must_be(at, "not empty");
+    into = std::string(view(*s));
     return std::nullopt;
   }
-  const auto* a = one->if_array();
-  if (!a) return must_be(f.name, f.rule);
-  if (a->empty()) return must_be(f.name, "not empty");
+  const auto* a = v.if_array();
+  if (!a) return must_be(at, f.rule);
+  if (a->empty()) return must_be(at, "not empty");
   std::vector<std::int32_t> ids;
-  if (auto p = read_ids(*a, f.name, r, ids)) return p;
-  r.out.what.prompt = std::move(ids);
+  if (auto p = read_ids(*a, at, r, ids)) return p;
+  into = std::move(ids);
+  return std::nullopt;
+}
+
+// One prompt, or an array of them. How many there may be with `n` choices each the engine says.
+problem read_prompt(const json::value& v, const openai_field& f, reading& r) {
+  r.has_prompt = true;
+  const auto* several = v.if_array();
+  if (!several || several->empty() || several->front().is_number())
+    return read_one_prompt(v, f.name, f, r, r.out.what.prompt);
+  if (several->size() > prompts_limit) return must_be(f.name, "at most 128 prompts");
+  r.out.what.further_prompts.resize(several->size() - 1);
+  for (std::size_t i = 0; i < several->size(); ++i) {
+    const std::string at =
+        several->size() == 1 ? std::string(f.name) : std::string(f.name) + "[" + std::to_string(i) + "]";
+    prompt& into = i == 0 ? r.out.what.prompt : r.out.what.further_prompts[i - 1];
+    if (auto p = read_one_prompt((*several)[i], at, f, r, into)) return p;
+  }
+  return std::nullopt;
+}
+
+// {"ID": BIAS, ...}; null asks for nothing, as in every optional field.
+problem read_logit_bias(const json::value& v, const openai_field& f, reading& r) {
+  const auto* map = v.if_object();
+  if (!map || map->size() > bias_limit) return must_be(f.name, f.rule);
+  const std::int64_t end = r.rules.vocabulary > 0 ? r.rules.vocabulary : std::int64_t{1} << 31;
+  for (const auto& [key, value] : *map) {
+    const std::string_view name = view(key);
+    const std::string at = std::string(f.name) + "." + shown(name);
+    std::int32_t id = -1;
+    const auto [rest, ec] = std::from_chars(name.data(), name.data() + name.size(), id);
+    if (ec != std::errc() || rest != name.data() + name.size() || id < 0 || id >= end)
+      return must_be(at, "under a token id from 0 to " + std::to_string(end - 1));
+    const auto bias = number(value);
+    if (!bias || *bias < -100 || *bias > 100) return must_be(at, "a number from -100 to 100");
+    r.out.what.sampling.logit_bias.push_back({id, static_cast<float>(*bias)});
+  }
   return std::nullopt;
 }
 
@@ -263,14 +298,6 @@ problem read_label(const json::value& v, const openai_field& f, reading&) {
 }
 
 // The rows of fields whose function is missing accept only the value that asks for nothing.
-template<std::int64_t Only>
-problem only_integer(const json::value& v, const openai_field& f, reading&) {
-  const auto i = integer(v);
-  if (!i) return must_be(f.name, f.rule);
-  if (*i != Only) return not_supported(f.name, f.rule);
-  return std::nullopt;
-}
-
 problem only_false(const json::value& v, const openai_field& f, reading&) {
   if (!v.is_bool()) return must_be(f.name, f.rule);
   if (v.get_bool()) return not_supported(f.name, f.rule);
@@ -317,13 +344,17 @@ using field_in = const openai_field&;
 const field_row fields_table[] = {
     // The request proper.
     {{"model", yes, yes, "a string"}, read_model},
-    {{"prompt", yes, no, "a string or an array of token ids"}, read_prompt},
+    {{"prompt", yes, no, "a string, an array of token ids, or an array of these"}, read_prompt},
     {{"messages", no, yes, "a non-empty array of messages"}, read_messages},
     {{"add_generation_prompt", no, yes, "true or false"},
      [](json_in v, field_in f, reading& r) -> problem {
        return read_bool(v, f, std::get<chat_prompt>(r.out.what.prompt).add_generation_prompt);
      }},
-    {{"max_tokens", yes, yes, "an integer from 1 to 2147483647"},
+    {{"max_tokens", yes, no, "an integer from 0 to 2147483647"},
+     [](json_in v, field_in f, reading& r) -> problem {
+       return read_integer<0, 0x7fffffff>(v, f, [&](std::int64_t i) { r.out.what.max_tokens = i; });
+     }},
+    {{"max_tokens", no, yes, "an integer from 1 to 2147483647"},
      [](json_in v, field_in f, reading& r) -> problem {
        return read_integer<1, 0x7fffffff>(v, f, [&](std::int64_t i) { r.out.what.max_tokens = i; });
      }},
@@ -349,6 +380,12 @@ const field_row fields_table[] = {
        return read_integer<-1, 0x7fffffff>(
            v, f, [&](std::int64_t i) { r.out.what.sampling.top_k = std::max<std::int64_t>(i, 0); });
      }},
+    {{"typical_p", yes, yes, "a number above 0 and up to 1"},
+     [](json_in v, field_in f, reading& r) -> problem {
+       return read_number(v, f, 0, false, 1, r.out.what.sampling.typical_p);
+     }},
+    {{"logit_bias", yes, yes, "an object of at most 1024 token ids with a number from -100 to 100 each"},
+     read_logit_bias},
     {{"min_p", yes, yes, "a number from 0 to 1"},
      [](json_in v, field_in f, reading& r) -> problem {
        return read_number(v, f, 0, true, 1, r.out.what.sampling.min_p);
@@ -378,6 +415,17 @@ const field_row fields_table[] = {
     {{"ignore_eos", yes, yes, "true or false"},
      [](json_in v, field_in f, reading& r) -> problem { return read_bool(v, f, r.out.what.ignore_eos); }},
     // What comes back.
+    {{"n", yes, yes, "an integer from 1 to 16"},
+     [](json_in v, field_in f, reading& r) -> problem {
+       return read_integer<1, 16>(v, f, [&](std::int64_t i) { r.out.what.n = i; });
+     }},
+    {{"best_of", yes, no, "an integer from 1 to 16"},
+     [](json_in v, field_in f, reading& r) -> problem {
+       r.has_best_of = true;
+       return read_integer<1, 16>(v, f, [&](std::int64_t i) { r.out.what.best_of = i; });
+     }},
+    {{"echo", yes, no, "true or false"},
+     [](json_in v, field_in f, reading& r) -> problem { return read_bool(v, f, r.out.what.echo); }},
     {{"stream", yes, yes, "true or false"},
      [](json_in v, field_in f, reading& r) -> problem { return read_bool(v, f, r.out.stream); }},
     {{"stream_options", yes, yes, "an object with `include_usage`"}, read_stream_options},
@@ -413,11 +461,7 @@ const field_row fields_table[] = {
     {{"safety_identifier", yes, yes, "a string of at most 512 bytes"}, read_label},
     {{"prompt_cache_key", yes, yes, "a string of at most 512 bytes"}, read_label},
     // Functions that this server does not have: only the value that asks for nothing is accepted.
-    {{"n", yes, yes, "1"}, only_integer<1>},
-    {{"best_of", yes, no, "1"}, only_integer<1>},
-    {{"echo", yes, no, "false"}, only_false},
     {{"suffix", yes, no, "null"}, never},
-    {{"logit_bias", yes, yes, "{}"}, only_empty},
     {{"response_format", yes, yes, "{\"type\":\"text\"}"}, only_text_format},
     {{"tools", no, yes, "[]"}, only_empty},
     {{"tool_choice", no, yes, "\"none\" or \"auto\""}, only_words},
@@ -459,6 +503,9 @@ problem check_together(reading& r) {
   }
   if (r.out.what.max_tokens && r.out.what.min_tokens > *r.out.what.max_tokens)
     return must_be("min_tokens", "at most `max_tokens`");
+  if (r.has_best_of && r.out.what.best_of < r.out.what.n) return must_be("best_of", "at least `n`");
+  if (r.out.what.best_of > r.out.what.n && r.out.stream)
+    return must_be("best_of", "equal to `n` when `stream` is true: only whole answers can be compared");
   if (r.has_stream_options && !r.out.stream)
     return must_be("stream_options", "absent unless `stream` is true");
   if (r.has_top_logprobs && !r.out.what.logprobs)
@@ -485,7 +532,7 @@ result<openai_request> read_openai_body(openai_api api, const json::value& body,
   openai_request out;
   out.api = api;
   if (api == openai_api::chat) out.what.prompt = chat_prompt{};
-  reading r{out, rules, {}, false, false, false};
+  reading r{out, rules, {}};
   for (const auto& [key, value] : *object) {
     const std::string_view name = view(key);
     const field_row* row = find_row(name, api);

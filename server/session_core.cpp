@@ -73,21 +73,28 @@ void session_core::on_event(request_key key, stream_event event, time_point now)
   } else {
     // The request may have ended before the cancel reached it; an answer that lacks tokens was cancelled all
     // the same.
-    if (auto* done = std::get_if<done_event>(&event); done != nullptr && f.withheld_events > 0) {
-      done->reason = finish_reason::cancelled;
-      done->seq -= std::min<std::uint64_t>(f.withheld_events, done->seq);
-      std::uint32_t& tokens = done->usage.completion_tokens;
-      tokens -= std::min(f.withheld_tokens, tokens);
-    }
+    if (auto* done = std::get_if<done_event>(&event); done != nullptr && f.withheld_events > 0)
+      leave_out(f, *done);
     deliver(key, std::move(event));
   }
   finish_input();
 }
 
 // The client never hears of it: neither seq nor usage of the end may count it.
-void session_core::withhold(flow& f, const token_event& token) noexcept {
+void session_core::withhold(flow& f, const token_event& token) {
   ++f.withheld_events;
-  f.withheld_tokens += static_cast<std::uint32_t>(token.token_ids.size());
+  f.withheld_choices.insert(token.index);
+  if (!token.echo) f.withheld_tokens += static_cast<std::uint32_t>(token.token_ids.size());
+}
+
+void session_core::leave_out(const flow& f, done_event& done) {
+  if (done.reasons.empty()) done.reason = finish_reason::cancelled;
+  for (const std::uint32_t choice : f.withheld_choices)
+    if (choice < done.reasons.size()) done.reasons[choice] = finish_reason::cancelled;
+  if (!done.reasons.empty()) done.reason = done.reasons.front();
+  done.seq -= std::min<std::uint64_t>(f.withheld_events, done.seq);
+  std::uint32_t& tokens = done.usage.completion_tokens;
+  tokens -= std::min(f.withheld_tokens, tokens);
 }
 
 void session_core::deliver(request_key key, stream_event event) {

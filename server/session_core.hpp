@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -123,13 +124,15 @@ class session_core {
     bool cancelled = false;
     std::uint32_t withheld_events = 0; ///< since the cancel
     std::uint32_t withheld_tokens = 0;
+    std::set<std::uint32_t> withheld_choices;
     bool told_exhausted = false;
     std::optional<std::uint32_t> credit;
     std::optional<token_event> held;
     time_point held_since{};
   };
 
-  static void withhold(flow& f, const token_event& token) noexcept;
+  static void withhold(flow& f, const token_event& token);
+  static void leave_out(const flow& f, done_event& done);
   void end_stalled_requests();
   void deliver(request_key key, stream_event event);
   void drop_all();

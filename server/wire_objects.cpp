@@ -12,6 +12,7 @@
 #include <boost/json/serialize.hpp>
 
 #include <algorithm>
+#include <cmath>
 
 namespace troupe::server {
 namespace {
@@ -156,8 +157,10 @@ json::array scored(const token_event& event) {
   json::array out;
   for (std::size_t i = 0; i < event.logprobs.size(); ++i) {
     const auto one = [](const scored_token& t) {
+      // A prompt's first token has no probability.
+      const json::value logprob = std::isnan(t.logprob) ? json::value(nullptr) : json::value(t.logprob);
       return json::object{
-          {"token_id", t.token}, {"logprob", t.logprob}, {"text", to_json(to_valid_utf8(t.text))}};
+          {"token_id", t.token}, {"logprob", logprob}, {"text", to_json(to_valid_utf8(t.text))}};
     };
     json::object drawn = one(event.logprobs[i]);
     if (i < event.top_logprobs.size()) {
@@ -185,8 +188,15 @@ client_object parse_client_object(std::string_view line, const openai_rules& rul
 std::string accepted_object(std::string_view id, const accepted_event& event, bool with_prompt_ids) {
   json::object out = start("accepted", id);
   out["model"] = to_json(event.model);
-  out["prompt_tokens"] = event.prompt_token_ids.size();
-  if (with_prompt_ids) out["prompt_token_ids"] = ids(event.prompt_token_ids);
+  std::size_t tokens = event.prompt_token_ids.size();
+  for (const auto& prompt : event.further_prompts) tokens += prompt.size();
+  out["prompt_tokens"] = tokens;
+  if (with_prompt_ids) {
+    json::array first = ids(event.prompt_token_ids), all;
+    for (const auto& prompt : event.further_prompts) all.push_back(ids(prompt));
+    if (!all.empty()) all.insert(all.begin(), std::move(first));
+    out["prompt_token_ids"] = all.empty() ? std::move(first) : std::move(all);
+  }
   return json::serialize(out);
 }
 
@@ -196,6 +206,7 @@ std::string token_object(std::string_view id, const token_event& event) {
   out["index"] = event.index;
   out["text"] = to_json(event.text);
   out["token_ids"] = ids(event.token_ids);
+  if (event.echo) out["echo"] = true;
   if (!event.logprobs.empty()) out["logprobs"] = scored(event);
   return json::serialize(out);
 }
@@ -204,6 +215,13 @@ std::string done_object(std::string_view id, const done_event& event) {
   json::object out = start("done", id);
   out["seq"] = event.seq;
   out["finish_reason"] = to_json(finish_reason_name(event.reason));
+  if (event.reasons.size() > 1) {
+    json::array choices;
+    for (std::size_t i = 0; i < event.reasons.size(); ++i)
+      choices.push_back(
+          json::object{{"index", i}, {"finish_reason", to_json(finish_reason_name(event.reasons[i]))}});
+    out["choices"] = std::move(choices);
+  }
   out["usage"] = json::object{
       {"prompt_tokens", event.usage.prompt_tokens},
       {"completion_tokens", event.usage.completion_tokens},

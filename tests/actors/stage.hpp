@@ -5,6 +5,7 @@
 #include "actors/cache_core.hpp"
 #include "actors/scheduler_core.hpp"
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <optional>
@@ -63,7 +64,7 @@ class stage {
       std::uint64_t number, std::uint32_t priority = 5, std::uint32_t prompt = 4,
       std::uint32_t max_tokens = 4) {
     const auto before = admitted_ids.size();
-    tell(admission_request{rid(number), priority, prompt, max_tokens, time_point::max(), {}});
+    tell(admission_request{rid(number), priority, prompt, max_tokens, time_point::max(), {}, 0});
     return admitted_ids.size() > before;
   }
   void hand_in(std::uint64_t number, std::uint32_t prompt = 4, std::uint32_t max_tokens = 4) {
@@ -100,10 +101,13 @@ class stage {
     for (const auto& e : step->entries) {
       auto& r = done.results.emplace_back();
       r.id = e.id;
+      for (std::uint32_t p = std::max(e.first, e.score_from); p < e.first + e.count && p + 1 < scored_end;
+           ++p)
+        r.scores.push_back({-static_cast<float>(p), {}});
+      r.not_finite = not_finite == e.id.number && (e.want_token || !r.scores.empty());
       if (!e.want_token) continue;
       const auto own = own_tokens.find(e.id.number);
       r.token = own == own_tokens.end() ? token : own->second;
-      r.not_finite = not_finite == e.id.number;
     }
     step.reset();
     tell(std::move(done));
@@ -129,20 +133,28 @@ class stage {
   time_point now{seconds(100)};
   bool answers = true; ///< false: cache mail waits
   std::uint64_t not_finite = 0;
+  std::uint32_t scored_end = 0; ///< length of the prompts that want scores
   std::vector<std::variant<reserve_blocks, release_blocks, step_finished>> cache_mail;
   std::optional<run_step> step;
   std::vector<std::uint64_t> admitted_ids, started_ids, closed_ids;
   std::map<std::uint64_t, error> refusals;
   std::map<std::uint64_t, sequence_finished> ended;
   std::map<std::uint64_t, std::vector<token_ready>> tokens;
+  std::map<std::uint64_t, std::vector<float>> scores;
   time_point alarm = time_point::max();
   int ends = 0, drains = 0;
+  bool gaps = false; ///< scores came out of order
 
  private:
   void take(admitted&& m) { admitted_ids.push_back(m.id.number); }
   void take(refused&& m) { refusals[m.id.number] = std::move(m.why); }
   void take(started&& m) { started_ids.push_back(m.id.number); }
   void take(token_ready&& m) { tokens[m.id.number].push_back(std::move(m)); }
+  void take(prompt_scored&& m) {
+    auto& all = scores[m.id.number];
+    gaps = gaps || m.first != all.size() + 1;
+    for (const auto& s : m.scores) all.push_back(s.logprob);
+  }
   void take(sequence_finished&& m) {
     ++ends;
     ended[m.id.number] = std::move(m);

@@ -26,7 +26,7 @@ plan_entry opening(
   return e;
 }
 plan_entry going_on(std::uint64_t number, std::uint32_t first, std::uint32_t count = 1) {
-  return {rid(number), first, count, true, {}, std::nullopt};
+  return {rid(number), first, count, true, {}, std::nullopt, no_limit};
 }
 
 struct bench {
@@ -75,24 +75,77 @@ BOOST_AUTO_TEST_CASE(a_plan_becomes_rows_with_block_tables) {
 BOOST_AUTO_TEST_CASE(ids_are_held_back_until_min_tokens_were_drawn_also_after_a_recompute) {
   bench b;
   auto first = opening(1, {5, 6}, 2, {0});
-  first.open->min_tokens = 2;
-  first.open->held_back = std::make_shared<const std::vector<std::int32_t>>(1, 96);
-  const auto held = first.open->held_back;
-  BOOST_TEST((b.plan(1, {first}).sequences[0].held_back == held));
+  const std::int32_t end = 96, never = 7;
+  first.open->filter = make_id_filter({&never, 1}, {&end, 1}, 2);
+  const auto forbids = [](const kernels::step_input& in, std::int32_t id) {
+    return in.sequences[0].mask && in.sequences[0].mask->forbids(id);
+  };
+  auto in = b.plan(1, {first});
+  BOOST_TEST(forbids(in, 96));
+  BOOST_TEST(forbids(in, 7));
+  BOOST_TEST(!forbids(in, 8));
   b.tell(bench::answer(1, {{1, 11}}));
-  BOOST_TEST((b.plan(2, {going_on(1, 2)}).sequences[0].held_back == held));
+  BOOST_TEST(forbids(b.plan(2, {going_on(1, 2)}), 96));
   b.tell(bench::answer(2, {{0, 12}}));
-  BOOST_TEST(!b.plan(3, {going_on(1, 3)}).sequences[0].held_back);
+  in = b.plan(3, {going_on(1, 3)});
+  BOOST_TEST(!forbids(in, 96));
+  BOOST_TEST(forbids(in, 7));
   b.tell(bench::answer(3, {{0, 13}}));
   b.tell(close_sequence{rid(1)});
   first.open->generated = {11};
   first.count = 3;
-  BOOST_TEST((b.plan(4, {first}).sequences[0].held_back == held));
+  BOOST_TEST(forbids(b.plan(4, {first}), 96));
   b.tell(bench::answer(4, {{2, 12}}));
   b.tell(close_sequence{rid(1)});
   first.open->generated = {11, 12};
   first.count = 4;
-  BOOST_TEST(!b.plan(5, {first}).sequences[0].held_back);
+  BOOST_TEST(!forbids(b.plan(5, {first}), 96));
+}
+
+BOOST_AUTO_TEST_CASE(a_filter_that_forbids_nothing_is_none) {
+  const std::int32_t end = 96;
+  BOOST_TEST(!make_id_filter({}, {}, 5));
+  BOOST_TEST(!make_id_filter({}, {&end, 1}, 0));
+  BOOST_TEST(!make_id_filter({}, {&end, 1}, 2)->after(std::vector<std::int32_t>{1, 2}));
+}
+
+BOOST_AUTO_TEST_CASE(prompt_rows_are_scored_from_where_the_plan_says_to_the_last_but_one) {
+  bench b;
+  auto first = opening(1, {5, 6, 7, 8}, 3, {0});
+  first.score_from = 1;
+  auto in = b.plan(1, {first});
+  BOOST_TEST((in.rows[0].want == kernels::row_output::none));
+  BOOST_TEST((in.rows[1].want == kernels::row_output::score));
+  BOOST_TEST(in.rows[1].target == 7);
+  BOOST_TEST(in.rows[2].target == 8);
+  auto out = b.tell(bench::answer(1, {{1, 7}, {2, 8}}));
+  const auto& got = std::get<step_done>(out.at(0)).results.at(0);
+  BOOST_TEST(got.token == -1);
+  BOOST_REQUIRE_EQUAL(got.scores.size(), 2U);
+  BOOST_TEST(got.scores[0].logprob == -0.5F);
+  BOOST_TEST(got.scores[0].top.at(0).token == 3);
+
+  auto next = going_on(1, 3);
+  next.score_from = 3;
+  in = b.plan(2, {next});
+  BOOST_TEST((in.rows[0].want == kernels::row_output::token)); // what follows is no token of the prompt
+  out = b.tell(bench::answer(2, {{0, 11}}));
+  BOOST_TEST(std::get<step_done>(out.at(0)).results.at(0).scores.empty());
+}
+
+BOOST_AUTO_TEST_CASE(a_scored_row_that_is_not_finite_or_missing_does_not_pass) {
+  for (const bool missing : {false, true}) {
+    bench b;
+    auto first = opening(1, {5, 6, 7}, 3, {0});
+    first.score_from = 0;
+    b.plan(1, {first});
+    auto answer = bench::answer(1, {{0, 6}, {1, 7}, {2, 9}});
+    answer.result.rows[0].flags = kernels::row_not_finite;
+    if (missing) answer.result.rows.erase(answer.result.rows.begin() + 1);
+    const auto out = b.tell(std::move(answer));
+    BOOST_TEST(std::holds_alternative<step_failed>(out.at(0)) == missing);
+    if (!missing) BOOST_TEST(std::get<check_rows>(out.at(0)).rows.size() == 1U);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(drawn_tokens_are_the_next_rows_input) {

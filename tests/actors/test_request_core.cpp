@@ -3,6 +3,7 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <cmath>
 #include <functional>
 #include <limits>
 
@@ -29,6 +30,12 @@ class letters final : public token_text {
     return {out, false};
   }
   std::string flush() override { return std::exchange(held_, {}); }
+  std::string echo(std::span<const std::int32_t> tokens, bool last) override {
+    std::string text;
+    for (const auto t : tokens) text += static_cast<char>('A' + t);
+    return last ? text + '|' : text;
+  }
+  bool shows(std::int32_t token) const override { return token != 0; }
   std::string_view bytes_of(std::int32_t) const override { return "*"; }
 
  private:
@@ -424,6 +431,85 @@ BOOST_AUTO_TEST_CASE(log_probabilities_come_when_asked_for) {
   BOOST_TEST(e.logprobs.at(0).token == 0);
   BOOST_TEST(e.logprobs[0].text == "*");
   BOOST_TEST(e.top_logprobs.at(0).at(0).token == 7);
+}
+
+BOOST_AUTO_TEST_CASE(an_echoed_prompt_comes_first_and_costs_credit) {
+  request_options o;
+  o.echo = true;
+  o.credit = 2;
+  client c(o);
+  c.admit();
+  c.token(5);
+  BOOST_TEST(c.count<stream_paused>() == 1U);
+  const auto events = c.events();
+  BOOST_REQUIRE_EQUAL(events.size(), 3U);
+  const auto& echo = std::get<token_event>(events[1]);
+  BOOST_TEST(echo.echo);
+  BOOST_TEST(echo.seq == 0U);
+  BOOST_TEST(echo.text == "BCD|");
+  BOOST_TEST(echo.token_ids == (std::vector<std::int32_t>{1, 2, 3}), boost::test_tools::per_element());
+  BOOST_TEST(echo.logprobs.empty());
+  BOOST_TEST(!std::get<token_event>(events[2]).echo);
+  c.finished(finish_reason::length, 1);
+  BOOST_TEST(std::get<done_event>(c.events().back()).usage.completion_tokens == 1U);
+}
+
+BOOST_AUTO_TEST_CASE(a_scored_prompt_is_echoed_as_its_scores_come_and_the_end_waits_for_them) {
+  request_options o;
+  o.echo = o.score_prompt = o.logprobs = true;
+  o.top_logprobs = 1;
+  o.max_tokens = 0;
+  client c(o);
+  c.admit();
+  BOOST_TEST(c.count<emit_event>() == 1U); // accepted
+  c.tell(sequence_finished{id, finish_reason::length, std::nullopt, 3, 0, 2});
+  BOOST_TEST(!c.core.over());
+  c.tell(prompt_scored{id, 1, {{-1.5F, {{7, -0.5F}}}}});
+  c.tell(prompt_scored{id, 2, {{-2.5F, {{8, -0.25F}}}}});
+  BOOST_TEST(c.core.over());
+  const auto events = c.events();
+  BOOST_REQUIRE_EQUAL(events.size(), 4U);
+  const auto& first = std::get<token_event>(events[1]);
+  const auto& second = std::get<token_event>(events[2]);
+  BOOST_TEST(first.text + second.text == "BCD|");
+  BOOST_REQUIRE_EQUAL(first.logprobs.size(), 2U);
+  BOOST_TEST(std::isnan(first.logprobs[0].logprob));
+  BOOST_TEST(first.top_logprobs.at(0).empty());
+  BOOST_TEST(first.logprobs[1].logprob == -1.5F);
+  BOOST_TEST(first.logprobs[1].token == 2);
+  BOOST_TEST(first.top_logprobs.at(1).at(0).token == 7);
+  BOOST_TEST(second.logprobs.at(0).logprob == -2.5F);
+  BOOST_TEST(second.token_ids == std::vector<std::int32_t>(1, 3), boost::test_tools::per_element());
+  BOOST_TEST((std::get<done_event>(events[3]).reason == finish_reason::length));
+}
+
+BOOST_AUTO_TEST_CASE(a_prompt_of_one_token_has_no_score_to_wait_for) {
+  request_options o;
+  o.echo = o.score_prompt = o.logprobs = true;
+  client c(o);
+  c.tell(admitted{id});
+  c.tell(prompt_ready{id, std::make_shared<const std::vector<std::int32_t>>(1, 4)});
+  c.tell(started{id});
+  const auto events = c.events();
+  BOOST_REQUIRE_EQUAL(events.size(), 2U);
+  BOOST_TEST(std::get<token_event>(events[1]).text == "E|");
+  BOOST_TEST(std::isnan(std::get<token_event>(events[1]).logprobs.at(0).logprob));
+}
+
+BOOST_AUTO_TEST_CASE(a_bias_of_minus_a_hundred_bans_and_the_others_are_added) {
+  request r;
+  r.prompt = std::vector<std::int32_t>(1, 1);
+  r.sampling.logit_bias = {{3, -100}, {4, 2.5F}, {5, -99}};
+  r.sampling.typical_p = 0.5F;
+  r.echo = true;
+  const auto o = make_request_options(id, r, 1, 256);
+  BOOST_TEST(o.banned == std::vector<std::int32_t>(1, 3), boost::test_tools::per_element());
+  BOOST_REQUIRE(o.sampling.biased());
+  BOOST_TEST(o.sampling.bias->size() == 2U);
+  BOOST_TEST(o.sampling.bias->at(0).bias == 2.5F);
+  BOOST_TEST(o.sampling.typical_p == 0.5F);
+  BOOST_TEST(o.echo);
+  BOOST_TEST(!o.score_prompt);
 }
 
 BOOST_AUTO_TEST_CASE(options_come_from_the_public_request) {

@@ -139,9 +139,131 @@ BOOST_AUTO_TEST_CASE(what_ends_a_sequence_is_held_back_until_min_tokens) {
     BOOST_REQUIRE(s.running());
     const auto& open = s.step->entries.at(0).open;
     BOOST_REQUIRE(open.has_value());
-    BOOST_TEST(open->min_tokens == r.min_tokens);
-    BOOST_TEST((open->held_back ? *open->held_back : std::vector<std::int32_t>{}) == r.held_back);
+    const auto mask = open->filter ? open->filter->after({}) : shared_mask();
+    for (const std::int32_t id : {stage::eos, 11, 12, 13}) {
+      const bool held = std::find(r.held_back.begin(), r.held_back.end(), id) != r.held_back.end();
+      BOOST_TEST((mask && mask->forbids(id)) == held);
+    }
   }
+}
+
+BOOST_AUTO_TEST_CASE(a_prompt_is_scored_a_bounded_number_of_rows_at_a_time_and_once) {
+  for (const bool preempted : {false, true}) {
+    scheduler_options o;
+    o.max_scored_rows = 3;
+    if (preempted) o.preempt_every = 1;
+    stage s(o);
+    s.scored_end = 10;
+    s.knock(1);
+    enqueue m;
+    m.id = rid(1);
+    m.prompt = prompt_of(10);
+    m.max_tokens = 3;
+    m.score_prompt = true;
+    s.tell(std::move(m));
+    for (int steps = 0; s.running() && steps < 50; ++steps) {
+      const plan_entry& e = *s.entry(1);
+      std::uint32_t scored = 0;
+      for (std::uint32_t p = std::max(e.first, e.score_from); p < e.first + e.count && p + 1 < 10; ++p)
+        ++scored;
+      BOOST_TEST(scored <= 3U);
+      s.finish_step();
+    }
+    BOOST_REQUIRE(s.ended.contains(1));
+    BOOST_TEST(s.ended[1].completion_tokens == 3U);
+    BOOST_TEST(s.ended[1].scored_tokens == 9U);
+    BOOST_TEST(!s.gaps);
+    BOOST_REQUIRE_EQUAL(s.scores[1].size(), 9U);
+    for (std::size_t i = 0; i < 9; ++i) BOOST_TEST(s.scores[1][i] == -static_cast<float>(i));
+    BOOST_TEST(s.cache.level().free == 64U);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(without_tokens_to_draw_a_prompt_may_fill_the_context_and_ends_by_its_length) {
+  for (const bool scored : {false, true}) {
+    stage s(scheduler_options{}, 64, 4, 8);
+    s.scored_end = scored ? 8 : 0;
+    s.knock(1, 5, 8, 0);
+    enqueue m;
+    m.id = rid(1);
+    m.prompt = prompt_of(8);
+    m.max_tokens = 0;
+    m.score_prompt = scored;
+    s.tell(std::move(m));
+    BOOST_TEST(s.running() == scored);
+    if (scored) BOOST_TEST(!s.entry(1)->want_token);
+    s.run_until_end(1);
+    BOOST_REQUIRE(s.ended.contains(1));
+    BOOST_TEST((s.ended[1].reason == finish_reason::length));
+    BOOST_TEST(s.ended[1].completion_tokens == 0U);
+    BOOST_TEST(s.ended[1].scored_tokens == (scored ? 7U : 0U));
+    BOOST_TEST(s.refusals.empty());
+    BOOST_TEST(s.cache.level().free == 64U);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_prompt_as_long_as_the_context_has_no_room_for_a_token) {
+  stage s(scheduler_options{}, 64, 4, 8);
+  s.submit(1, 8, 1);
+  BOOST_TEST((s.refusals.at(1).code == errc::context_length_exceeded));
+  s.submit(2, 7, no_limit);
+  s.run_until_end(2);
+  BOOST_TEST((s.ended.at(2).reason == finish_reason::length));
+  BOOST_TEST(s.ended.at(2).completion_tokens == 1U);
+}
+
+BOOST_AUTO_TEST_CASE(a_scored_row_that_is_not_finite_ends_its_sequence) {
+  stage s(scheduler_options{});
+  s.scored_end = 4;
+  s.not_finite = 1;
+  s.knock(1);
+  enqueue m;
+  m.id = rid(1);
+  m.prompt = prompt_of(4);
+  m.max_tokens = 0;
+  m.score_prompt = true;
+  s.tell(std::move(m));
+  s.finish_step();
+  BOOST_REQUIRE(s.ended.contains(1));
+  BOOST_TEST((s.ended[1].failed.value().code == errc::not_finite));
+  BOOST_TEST(s.scores[1].empty());
+}
+
+BOOST_AUTO_TEST_CASE(choices_of_a_request_that_has_begun_do_not_time_out_in_the_queue) {
+  for (const bool together : {true, false}) {
+    scheduler_options o;
+    o.max_batch = 1;
+    o.queue_timeout = seconds(1);
+    stage s(o);
+    for (const std::uint64_t number : {1U, 2U})
+      s.tell(admission_request{rid(number), 5, 4, 4, time_point::max(), {}, together ? 1U : 0U});
+    s.hand_in(1);
+    s.hand_in(2);
+    s.finish_step();
+    s.now += seconds(2);
+    s.tell(alarm_rang{});
+    BOOST_TEST(s.ended.contains(2) == !together);
+    s.run_until_end(1);
+    s.run_until_end(2);
+    BOOST_TEST(s.ended[2].failed.has_value() == !together);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(choices_that_wait_time_out_together) {
+  scheduler_options o;
+  o.max_batch = 1;
+  o.queue_timeout = seconds(1);
+  stage s(o);
+  s.submit(1, 4, 50);
+  s.tell(admission_request{rid(2), 5, 4, 4, time_point::max(), {}, 7});
+  s.now += milliseconds(500);
+  s.tell(admission_request{rid(3), 5, 4, 4, time_point::max(), {}, 7});
+  s.tell(admission_request{rid(4), 5, 4, 4, time_point::max(), {}, 8});
+  s.now += milliseconds(600);
+  s.tell(alarm_rang{});
+  for (const std::uint64_t number : {2U, 3U})
+    BOOST_TEST((s.ended.at(number).failed.value().code == errc::queue_timeout));
+  BOOST_TEST(!s.ended.contains(4));
 }
 
 BOOST_AUTO_TEST_CASE(the_context_ends_a_sequence_too) {

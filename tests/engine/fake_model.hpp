@@ -23,6 +23,11 @@ inline std::int32_t next_token(std::int32_t token, std::uint32_t position) {
       (static_cast<std::uint32_t>(token) * 31 + position * 17 + 5) % (vocabulary - 1));
 }
 
+/// Log probability of a prompt's token after the position.
+inline float score_of(std::int32_t token, std::uint32_t position) {
+  return -static_cast<float>(position) - static_cast<float>(token) / 128;
+}
+
 /// The ids that follow `prompt`, computed alone.
 inline std::vector<std::int32_t> answer_alone(const std::vector<std::int32_t>& prompt, std::size_t count) {
   std::vector<std::int32_t> all = prompt;
@@ -43,7 +48,8 @@ class fake_backend final : public kernels::backend {
   void submit(
       std::shared_ptr<const kernels::step_program>, kernels::step_input input,
       std::function<void(kernels::step_result)> done) override {
-    if (throw_steps > 0 && throw_steps-- > 0) throw crash{}; // no std::exception, which would be a failed step
+    if (throw_steps > 0 && throw_steps-- > 0)
+      throw crash{}; // no std::exception, which would be a failed step
     ++steps;
     most_sequences = std::max(most_sequences, input.sequences.size());
     kernels::step_result r;
@@ -57,6 +63,20 @@ class fake_backend final : public kernels::backend {
       kernels::row_result out;
       out.row = i;
       out.token = next_token(row.token, row.position);
+      if (row.token == ends_after) out.token = end_token;
+      out.logprob = -1.0F - static_cast<float>(out.token) / 64;
+      if (row.want == kernels::row_output::score) {
+        out.token = row.target;
+        out.logprob = score_of(row.target, row.position);
+      } else if (const auto& s = input.sequences[row.sequence]; by_seed) {
+        out.token = static_cast<std::int32_t>(
+            (static_cast<std::uint64_t>(out.token) + s.sampling.seed % 61 + row.position) % (vocabulary - 1));
+        out.logprob = -1.0F - static_cast<float>(s.sampling.seed % 17);
+      }
+      while (input.sequences[row.sequence].mask && input.sequences[row.sequence].mask->forbids(out.token))
+        out.token = (out.token + 1) % static_cast<std::int32_t>(vocabulary);
+      for (std::uint32_t k = 0; k < input.sequences[row.sequence].top_logprobs; ++k)
+        out.top.push_back({static_cast<std::int32_t>(k), -0.5F - static_cast<float>(k)});
       if (row.token == poison) out.flags = kernels::row_not_finite;
       r.rows.push_back(std::move(out));
     }
@@ -75,6 +95,8 @@ class fake_backend final : public kernels::backend {
   std::uint32_t fail_steps = 0;
   std::uint32_t throw_steps = 0; ///< that bring the executor actor down
   std::int32_t poison = -1;      ///< rows with this input token are not finite
+  std::int32_t ends_after = -1;  ///< the end token follows this one
+  bool by_seed = false;          ///< tokens depend on the sampling seed too
   std::uint64_t steps = 0;
   std::size_t most_sequences = 0;
 
@@ -94,6 +116,10 @@ class fake_text final : public actors::token_text {
     return {std::move(text), false};
   }
   std::string flush() override { return {}; }
+  std::string echo(std::span<const std::int32_t> tokens, bool) override {
+    return std::string(tokens.size(), 'p');
+  }
+  bool shows(std::int32_t) const override { return true; }
   std::string_view bytes_of(std::int32_t) const override { return "x"; }
 
  private:

@@ -34,7 +34,10 @@ BOOST_AUTO_TEST_CASE(the_defaults_pass) {
 
 BOOST_AUTO_TEST_CASE(the_edges_of_every_range_pass) {
   request r = text_request();
-  r.sampling = {0, 0, 1, 0, 2, -2, 2, 0};
+  r.sampling = {0, 0, 1, 1, 0, 2, -2, 2, 0, {{0, -100}, {99, 100}}};
+  r.n = 4;
+  r.best_of = 0;
+  r.further_prompts.assign(31, std::string("more"));
   r.max_tokens = 1;
   r.min_tokens = 1;
   r.stop.assign(detail::max_stop_strings, std::string(detail::max_stop_bytes, 'x'));
@@ -58,7 +61,41 @@ BOOST_AUTO_TEST_CASE(every_value_out_of_range_is_refused_by_name) {
       {"presence_penalty", [](request& r) { r.sampling.presence_penalty = 2.5F; }},
       {"frequency_penalty",
        [](request& r) { r.sampling.frequency_penalty = -std::numeric_limits<float>::infinity(); }},
-      {"max_tokens", [](request& r) { r.max_tokens = 0; }},
+      {"typical_p", [](request& r) { r.sampling.typical_p = 0; }},
+      {"typical_p", [](request& r) { r.sampling.typical_p = 1.5F; }},
+      {"logit_bias",
+       [](request& r) {
+         r.sampling.logit_bias = {{100, 1}};
+       }},
+      {"logit_bias",
+       [](request& r) {
+         r.sampling.logit_bias = {{-1, 1}};
+       }},
+      {"logit_bias",
+       [](request& r) {
+         r.sampling.logit_bias = {{1, 100.5F}};
+       }},
+      {"logit_bias",
+       [nan](request& r) {
+         r.sampling.logit_bias = {{1, nan}};
+       }},
+      {"logit_bias",
+       [](request& r) {
+         r.sampling.logit_bias = {{1, 1}, {2, 1}, {1, 2}};
+       }},
+      {"logit_bias",
+       [](request& r) {
+         r.sampling.logit_bias.assign(detail::max_logit_biases + 1, {1, 1});
+       }},
+      {"n", [](request& r) { r.n = 0; }},
+      {"n", [](request& r) { r.n = detail::max_choices + 1; }},
+      {"best_of", [](request& r) { r.n = 3, r.best_of = 2; }},
+      {"best_of", [](request& r) { r.best_of = detail::max_choices + 1; }},
+      {"best_of", [](request& r) { r.best_of = 9, r.further_prompts.assign(1, std::string("x")); }},
+      {"prompt", [](request& r) { r.n = 4, r.further_prompts.assign(32, std::string("x")); }},
+      {"prompt", [](request& r) { r.further_prompts.assign(1, std::string()); }},
+      {"prompt", [](request& r) { r.further_prompts.assign(1, std::vector<std::int32_t>{100}); }},
+      {"min_tokens", [](request& r) { r.max_tokens = 0, r.min_tokens = 1; }},
       {"min_tokens", [](request& r) { r.max_tokens = 2, r.min_tokens = 3; }},
       {"stop", [](request& r) { r.stop.assign(detail::max_stop_strings + 1, "x"); }},
       {"stop", [](request& r) { r.stop = {""}; }},

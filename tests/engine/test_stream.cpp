@@ -14,7 +14,7 @@ namespace asio = boost::asio;
 namespace {
 
 struct recording_owner final : detail::stream_owner {
-  void events_read(std::uint64_t, std::uint32_t count) override { read += count; }
+  void event_read(std::uint64_t, std::uint32_t) override { ++read; }
   void cancel_stream(std::uint64_t) override { ++cancels; }
   std::uint32_t read = 0, cancels = 0;
 };

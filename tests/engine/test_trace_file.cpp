@@ -17,6 +17,8 @@ detail::request_trace example() {
   t.asked.prompt = std::vector<std::int32_t>{1, 2, 3};
   t.asked.sampling.temperature = 0.7F;
   t.asked.sampling.seed = 0xffffffffffffffffULL;
+  t.asked.sampling.typical_p = 0.75F;
+  t.asked.sampling.logit_bias = {{5, -100}, {6, 1.5F}};
   t.asked.max_tokens = 9;
   t.asked.stop = {"\n\n", "\"end\""};
   t.asked.ignore_eos = true;
@@ -38,6 +40,25 @@ BOOST_AUTO_TEST_CASE(a_printed_trace_reads_back_equal) {
   BOOST_TEST(detail::print_trace(*back) == text);
   BOOST_TEST(*back->asked.sampling.seed == 0xffffffffffffffffULL);
   BOOST_TEST(back->asked.sampling.temperature == 0.7F);
+  BOOST_TEST(back->asked.sampling.typical_p == 0.75F);
+  BOOST_REQUIRE_EQUAL(back->asked.sampling.logit_bias.size(), 2U);
+  BOOST_TEST(back->asked.sampling.logit_bias[1].bias == 1.5F);
+}
+
+BOOST_AUTO_TEST_CASE(a_trace_from_before_the_newer_fields_reads_as_without_them) {
+  std::string text = detail::print_trace(example());
+  for (const std::string field : {R"("typical_p":)", R"("logit_bias":)"}) {
+    const auto at = text.find(field);
+    BOOST_REQUIRE(at != std::string::npos);
+    const auto end = text.find(",\"", at);
+    text.erase(at, end + 1 - at);
+  }
+  const auto back = detail::parse_trace(text, "t.json");
+  BOOST_REQUIRE(back.has_value());
+  BOOST_TEST(back->asked.sampling.typical_p == 1.0F);
+  BOOST_TEST(back->asked.sampling.logit_bias.empty());
+  text.insert(text.find("\"seed\""), R"("logit_bias":[[1]],)");
+  BOOST_TEST(!detail::parse_trace(text, "t.json"));
 }
 
 BOOST_AUTO_TEST_CASE(a_damaged_trace_names_the_file_and_the_field) {

@@ -98,7 +98,7 @@ class watcher {
         const std::size_t length = choice % 8 == 7 ? 3000 : 3;
         f.told += length;
         longest_answer_ = std::max(longest_answer_, f.told);
-        event = token_event{f.seq++, 0, std::string(length, 't'), {1}, {}, {}};
+        event = token_event{f.seq++, choice / 64U, std::string(length, 't'), {1}, {}, {}};
       } else {
         if (choice % 8 != 0 && f.accepted) event = done_event{f.seq, finish_reason::stop, {}, "m", "fp"};
         live_.erase(k);

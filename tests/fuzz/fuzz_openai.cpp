@@ -24,6 +24,12 @@ bool utf8(std::string_view s) {
   return checker.feed(s) && checker.complete();
 }
 
+void check_prompt(const prompt& one) {
+  if (const auto* text = std::get_if<std::string>(&one)) require(!text->empty() && utf8(*text));
+  if (const auto* ids = std::get_if<std::vector<std::int32_t>>(&one))
+    for (const std::int32_t id : *ids) require(id >= 0 && id < 100);
+}
+
 void check(const openai_request& r) {
   const sampling& s = r.what.sampling;
   require(
@@ -33,11 +39,15 @@ void check(const openai_request& r) {
   require(std::fabs(s.presence_penalty) <= 2 && std::fabs(s.frequency_penalty) <= 2);
   require(r.what.stop.size() <= 16 && r.what.stop_token_ids.size() <= 64 && r.what.top_logprobs <= 20);
   for (const std::string& one : r.what.stop) require(!one.empty() && one.size() <= 1024 && utf8(one));
-  require(!r.what.max_tokens || *r.what.max_tokens >= 1);
+  require(!r.what.max_tokens || *r.what.max_tokens >= 1 || r.api == openai_api::completions);
   require(r.what.priority <= 9);
-  if (const auto* text = std::get_if<std::string>(&r.what.prompt)) require(!text->empty() && utf8(*text));
-  if (const auto* ids = std::get_if<std::vector<std::int32_t>>(&r.what.prompt))
-    for (const std::int32_t id : *ids) require(id >= 0 && id < 100);
+  require(r.what.n >= 1 && r.what.n <= 16);
+  require(r.what.best_of == 0 || (r.what.best_of >= r.what.n && r.what.best_of <= 16));
+  require(r.what.best_of <= r.what.n || !r.stream);
+  require(s.typical_p > 0 && s.typical_p <= 1 && s.logit_bias.size() <= 1024);
+  for (const logit_bias& b : s.logit_bias) require(b.token >= 0 && b.token < 100 && std::fabs(b.bias) <= 100);
+  check_prompt(r.what.prompt);
+  for (const prompt& one : r.what.further_prompts) check_prompt(one);
   if (const auto* chat = std::get_if<chat_prompt>(&r.what.prompt)) require(!chat->messages.empty());
 }
 

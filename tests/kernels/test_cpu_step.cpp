@@ -252,14 +252,16 @@ BOOST_AUTO_TEST_CASE(a_sampled_token_does_not_depend_on_the_batch) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(a_held_back_token_is_not_drawn_and_its_neighbours_draw_as_ever) {
+BOOST_AUTO_TEST_CASE(a_forbidden_token_is_not_drawn_and_its_neighbours_draw_as_ever) {
   const auto program = random_model();
   const auto machine = backend_for(*program, best_isa());
   step_input input;
   input.sequences = {greedy_sequence({0}), greedy_sequence({1})};
   for (const std::uint32_t s : {0U, 1U}) input.rows.push_back({s, 11, 0, row_output::token});
   const auto free = run(*machine, program, input).rows[0].token;
-  input.sequences[1].held_back = std::make_shared<const std::vector<std::int32_t>>(1, free);
+  token_mask mask;
+  mask.forbid(free);
+  input.sequences[1].mask = std::make_shared<const token_mask>(mask);
   const auto done = run(*machine, program, input);
   BOOST_TEST(done.rows[0].token == free);
   BOOST_TEST(done.rows[1].token != free);
@@ -322,6 +324,41 @@ BOOST_AUTO_TEST_CASE(log_probabilities_are_those_of_the_logits) {
   for (std::size_t i = 1; i < 5; ++i) BOOST_TEST(row.top[i].logprob <= row.top[i - 1].logprob);
 }
 
+BOOST_AUTO_TEST_CASE(a_scored_row_answers_with_its_target_and_in_any_company_the_same) {
+  const auto program = random_model();
+  const auto machine = backend_for(*program, best_isa());
+  const auto tokens = random_tokens(20, 150, 12);
+  const auto rows = [&](row_output want) {
+    step_input input;
+    input.sequences = {greedy_sequence({0}), greedy_sequence({1})};
+    input.sequences[0].top_logprobs = 3;
+    for (std::uint32_t p = 0; p + 1 < 20; ++p) {
+      input.rows.push_back({0, tokens[p], p, want});
+      input.rows.back().target = tokens[p + 1];
+    }
+    return input;
+  };
+  const auto logits = run(*machine, program, rows(row_output::logits));
+  const auto alone = run(*machine, program, rows(row_output::score));
+  auto mixed = rows(row_output::score);
+  mixed.rows.push_back({1, 11, 0, row_output::token});
+  const auto beside = run(*machine, program, std::move(mixed));
+  for (std::uint32_t p = 0; p + 1 < 20; ++p) {
+    const row_result& row = alone.rows[p];
+    const std::vector<float>& all = logits.rows[p].logits;
+    double sum = 0;
+    for (const float x : all) sum += std::exp(static_cast<double>(x));
+    BOOST_TEST(row.token == tokens[p + 1]);
+    BOOST_TEST(
+        row.logprob == all[static_cast<std::size_t>(tokens[p + 1])] - std::log(sum),
+        boost::test_tools::tolerance(1e-5));
+    BOOST_REQUIRE_EQUAL(row.top.size(), 3U);
+    BOOST_TEST(all[static_cast<std::size_t>(row.top[0].token)] == *std::max_element(all.begin(), all.end()));
+    BOOST_TEST(row.logprob == beside.rows[p].logprob);
+    BOOST_TEST(row.logits.empty());
+  }
+}
+
 BOOST_AUTO_TEST_CASE(a_step_without_outputs_fills_the_cache) {
   const auto program = random_model();
   const auto machine = backend_for(*program, best_isa());
@@ -377,6 +414,9 @@ BOOST_AUTO_TEST_CASE(a_step_that_breaks_the_contract_fails_with_a_reason) {
   BOOST_TEST(
       failure_of(input({0}, {{0, 1, 0, row_output::none}, {0, 1, 2, row_output::token}})).find("ascend") !=
       std::string::npos);
+  for (const std::int32_t target : {-1, 150})
+    BOOST_TEST(
+        failure_of(input({0}, {{0, 1, 0, row_output::score, target}})).find("target") != std::string::npos);
   BOOST_TEST(failure_of(input({0}, {{0, 1, 0, row_output::token}})) == "not failed");
 }
 

@@ -123,6 +123,35 @@ BOOST_AUTO_TEST_CASE(row_39_an_id_in_use_is_refused_and_its_owner_goes_on) {
   BOOST_TEST(door.objects().at(0).id == "a");
 }
 
+BOOST_AUTO_TEST_CASE(a_cancel_marks_the_choices_whose_tokens_it_withheld) {
+  object_door door(false);
+  door.submit("a");
+  door.accept(1);
+  door.token(1, "x", 0);
+  door.send(R"({"type":"cancel","id":"a"})");
+  token_event echo{1, 2, "p", {1, 2, 3}, {}, {}};
+  echo.echo = true;
+  door.event(1, echo);
+  door.event(1, token_event{2, 2, "t", {4}, {}, {}});
+  door.event(
+      1, done_event{
+             3,
+             finish_reason::stop,
+             {2, 5, 0},
+             "m",
+             "fp",
+             {finish_reason::stop, finish_reason::length, finish_reason::length}});
+  const std::string out = door.output();
+  const std::size_t last = out.rfind('\n', out.size() - 2) + 1;
+  const server_object end = parse_server_object(out.substr(last, out.size() - last - 1)).value();
+  BOOST_TEST((end.kind == server_kind::done));
+  BOOST_TEST(end.finish_reason == "stop"); // of choice 0
+  BOOST_TEST(end.seq == 1U);
+  BOOST_TEST(end.usage.completion_tokens == 4U); // the prompt's tokens were not drawn
+  BOOST_TEST(out.find(R"({"index":2,"finish_reason":"cancelled"})") != std::string::npos);
+  BOOST_TEST(out.find(R"({"index":1,"finish_reason":"length"})") != std::string::npos);
+}
+
 BOOST_AUTO_TEST_CASE(too_many_requests_on_one_connection_are_refused_by_id) {
   door_limits limits;
   limits.live_requests = 2;

@@ -6,6 +6,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include <cmath>
+#include <map>
 
 using namespace troupe;
 using namespace troupe::server;
@@ -134,6 +135,106 @@ BOOST_AUTO_TEST_CASE(logprobs_take_each_doors_own_shape) {
   BOOST_TEST(chat.at(0).at("token") == "\xef\xbf\xbd");
   BOOST_TEST(chat.at(0).at("bytes").at(0) == 0xc3);
   BOOST_TEST(chat.at(0).at("top_logprobs").as_array().size() == 2U);
+}
+
+BOOST_AUTO_TEST_CASE(several_choices_stand_side_by_side_with_their_prompts) {
+  completion whole;
+  whole.prompt_token_ids = {1};
+  whole.further_prompts = {{2, 3}};
+  for (std::uint32_t i = 0; i < 4; ++i)
+    whole.take(token_event{
+        0, i, std::string(1, static_cast<char>('a' + i)), {static_cast<std::int32_t>(i)}, {}, {}});
+  whole.take(done_event{
+      4,
+      finish_reason::stop,
+      {3, 4, 0},
+      "m",
+      "fp",
+      {finish_reason::stop, finish_reason::length, finish_reason::cancelled, finish_reason::length}});
+  answer_meta m = meta(openai_api::completions);
+  m.n = 2;
+  m.choices = 4;
+  m.return_token_ids = true;
+  const json::value v = parsed(openai_completion(m, whole));
+  BOOST_REQUIRE_EQUAL(v.at("choices").as_array().size(), 4U);
+  const char* reasons[] = {"stop", "length", "cancelled", "length"};
+  for (std::size_t i = 0; i < 4; ++i) {
+    const auto& choice = v.at("choices").at(i);
+    BOOST_TEST(choice.at("index").as_int64() == static_cast<std::int64_t>(i));
+    BOOST_TEST(choice.at("text") == std::string(1, static_cast<char>('a' + i)));
+    BOOST_TEST(choice.at("finish_reason") == reasons[i]);
+    BOOST_TEST(choice.at("prompt_token_ids").as_array().size() == (i < 2 ? 1U : 2U));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(streamed_choices_have_a_role_an_index_and_one_reason_each) {
+  for (const openai_api api : {openai_api::chat, openai_api::completions}) {
+    answer_meta m = meta(api);
+    m.n = m.choices = 3;
+    m.include_usage = m.return_token_ids = true;
+    openai_stream_writer writer(m);
+    std::string out = writer.start({{9, 8}, "m"});
+    for (const std::uint32_t index : {2U, 0U, 2U}) out += writer.token({0, index, "x", {4}, {}, {}});
+    out += writer.end(
+        {3,
+         finish_reason::stop,
+         {2, 3, 0},
+         "m",
+         "fp",
+         {finish_reason::stop, finish_reason::length, finish_reason::stop}});
+    const auto e = events(out);
+    std::map<std::int64_t, int> roles, ends, ids;
+    for (const json::value& one : e) {
+      if (one == "DONE" || one.at("choices").as_array().empty()) continue;
+      BOOST_REQUIRE_EQUAL(one.at("choices").as_array().size(), 1U);
+      const auto& choice = one.at("choices").at(0);
+      const std::int64_t index = choice.at("index").as_int64();
+      if (api == openai_api::chat && choice.at("delta").as_object().contains("role")) ++roles[index];
+      if (one.as_object().contains("prompt_token_ids")) ++ids[index];
+      if (!choice.at("finish_reason").is_null()) {
+        ++ends[index];
+        BOOST_TEST(choice.at("finish_reason") == (index == 1 ? "length" : "stop"));
+      }
+    }
+    BOOST_TEST(ends.size() == 3U);
+    for (const auto& [index, n] : ends) BOOST_TEST(n == 1);
+    BOOST_TEST(roles.size() == (api == openai_api::chat ? 3U : 0U));
+    BOOST_TEST(ids.size() == 2U); // with the first chunk of those that had one
+    for (const auto& [index, n] : ids) BOOST_TEST(n == 1);
+    BOOST_TEST(e.back() == "DONE");
+    BOOST_TEST(e[e.size() - 2].at("usage").at("prompt_tokens") == 2);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(an_echo_counts_into_text_and_offsets_and_its_first_token_has_no_probability) {
+  token_event echo{0, 0, "Hi you", {1, 2, 3}, {}, {}};
+  echo.echo = true;
+  echo.logprobs = {{1, no_logprob, "<s>", false}, {2, -2.5F, "Hi"}, {3, -1.5F, " you"}};
+  echo.top_logprobs = {{}, {{7, -0.5F, "Ho"}}, {{3, -1.5F, " you"}}};
+  token_event drawn{1, 0, "!", {4}, {{4, -0.25F, "!"}}, {{{4, -0.25F, "!"}}}};
+  completion whole;
+  whole.take(token_event(echo));
+  whole.take(token_event(drawn));
+  BOOST_TEST(whole.token_ids.size() == 1U);
+  const json::value v = parsed(openai_completion(meta(openai_api::completions), whole)).at("choices").at(0);
+  BOOST_TEST(v.at("text") == "Hi you!");
+  const json::value& l = v.at("logprobs");
+  BOOST_TEST(l.at("token_logprobs").at(0).is_null());
+  BOOST_TEST(l.at("top_logprobs").at(0).is_null());
+  BOOST_TEST(l.at("token_logprobs").at(1).as_double() == -2.5);
+  BOOST_TEST(l.at("top_logprobs").at(1).at("Ho").as_double() == -0.5);
+  BOOST_TEST(l.at("top_logprobs").at(1).at("Hi").as_double() == -2.5);
+  BOOST_TEST(l.at("top_logprobs").at(2).as_object().size() == 1U);
+  const std::int64_t offsets[] = {0, 0, 2, 6};
+  for (std::size_t i = 0; i < 4; ++i) BOOST_TEST(l.at("text_offset").at(i).as_int64() == offsets[i]);
+  answer_meta m = meta(openai_api::completions);
+  m.return_token_ids = true;
+  openai_stream_writer writer(m);
+  writer.start({{1, 2, 3}, "m"});
+  const auto e = events(writer.token(echo) + writer.token(drawn));
+  BOOST_TEST(e[0].at("choices").at(0).at("text") == "Hi you");
+  BOOST_TEST(e[0].at("choices").at(0).at("token_ids").as_array().empty());
+  BOOST_TEST(e[1].at("choices").at(0).at("logprobs").at("text_offset").at(0) == 6);
 }
 
 BOOST_AUTO_TEST_CASE(text_is_made_valid_without_losing_what_is) {

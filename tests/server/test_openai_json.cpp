@@ -41,8 +41,8 @@ BOOST_AUTO_TEST_CASE(reads_every_field_of_a_completion) {
       completions(R"(,"model":"m","max_tokens":7,"min_tokens":2,"temperature":0.5,"top_p":0.25,"top_k":3,
     "min_p":0.125,"presence_penalty":-1,"frequency_penalty":1.5,"repetition_penalty":1.25,"seed":-1,"stop":["a","b"],
     "stop_token_ids":[5],"ignore_eos":true,"stream":true,"stream_options":{"include_usage":true},
-    "return_token_ids":true,"skip_special_tokens":false,"logprobs":2,"priority":0,"deadline_ms":1000,"user":"u","n":1,
-    "echo":false,"best_of":1,"suffix":null,"logit_bias":{})");
+    "return_token_ids":true,"skip_special_tokens":false,"logprobs":2,"priority":0,"deadline_ms":1000,"user":"u","n":2,
+    "echo":true,"best_of":2,"suffix":null,"logit_bias":{"7":-100,"0":2.5},"typical_p":0.75)");
   BOOST_REQUIRE_MESSAGE(r.has_value(), (r.has_error() ? r.error().message : std::string()));
   const request& q = r->what;
   BOOST_TEST(std::get<std::string>(q.prompt) == "hi");
@@ -67,6 +67,14 @@ BOOST_AUTO_TEST_CASE(reads_every_field_of_a_completion) {
   BOOST_TEST(r->stream);
   BOOST_TEST(r->include_usage);
   BOOST_TEST(r->return_token_ids);
+  BOOST_TEST(q.n == 2U);
+  BOOST_TEST(q.best_of == 2U);
+  BOOST_TEST(q.echo);
+  BOOST_TEST(q.sampling.typical_p == 0.75F);
+  BOOST_REQUIRE_EQUAL(q.sampling.logit_bias.size(), 2U);
+  BOOST_TEST(q.sampling.logit_bias[0].token == 7);
+  BOOST_TEST(q.sampling.logit_bias[0].bias == -100.0F);
+  BOOST_TEST(q.sampling.logit_bias[1].bias == 2.5F);
 }
 
 BOOST_AUTO_TEST_CASE(reads_a_conversation) {
@@ -133,11 +141,12 @@ BOOST_AUTO_TEST_CASE(row_50_bounds_hold_exactly) {
     const char* outside[4];
   };
   const bound bounds[] = {
-      {"max_tokens", {"1", "2147483647"}, {"0", "-1", "2147483648", "9223372036854775808"}},
+      {"max_tokens", {"0", "2147483647"}, {"-1", "0.5", "2147483648", "9223372036854775808"}},
       {"min_tokens", {"0", "0.0"}, {"-1", "2147483648", "1e999", "0.5"}},
       {"temperature", {"0", "2"}, {"-0.001", "2.001", "1e999", "-1e30"}},
       {"top_p", {"1e-3", "1"}, {"0", "1.001", "-1", "1e-400"}},
       {"top_k", {"-1", "2147483647"}, {"-2", "2147483648", "1.5", "1e19"}},
+      {"typical_p", {"1e-3", "1"}, {"0", "1.001", "-1", "1e-400"}},
       {"min_p", {"0", "1"}, {"-0.001", "1.001", "1e999", "-1e999"}},
       {"presence_penalty", {"-2", "2"}, {"-2.001", "2.001", "1e30", "-1e30"}},
       {"frequency_penalty", {"-2", "2"}, {"-2.001", "2.001", "1e30", "-1e30"}},
@@ -148,8 +157,8 @@ BOOST_AUTO_TEST_CASE(row_50_bounds_hold_exactly) {
       {"logprobs", {"0", "20"}, {"-1", "21", "49152", "1.5"}},
       {"priority", {"0", "9"}, {"-1", "10", "0.5", "1e3"}},
       {"deadline_ms", {"1", "86400000"}, {"0", "-1", "86400001", "0.1"}},
-      {"n", {"1", "1.0"}, {"0", "2", "1000000000", "-1"}},
-      {"best_of", {"1", "1.0"}, {"0", "2", "1000000", "1.5"}},
+      {"n", {"1", "16.0"}, {"0", "17", "1000000000", "-1"}},
+      {"best_of", {"1", "16.0"}, {"0", "17", "1000000", "1.5"}},
   };
   for (const bound& b : bounds) {
     const std::string field = std::string(",\"") + std::string(b.name) + "\":";
@@ -167,12 +176,60 @@ BOOST_AUTO_TEST_CASE(prompts_are_text_or_ids) {
   BOOST_TEST(std::get<std::vector<std::int32_t>>(prompt_of("[0,99]").value().what.prompt).size() == 2U);
   BOOST_TEST(std::get<std::vector<std::int32_t>>(prompt_of("[[1,2,3]]").value().what.prompt).size() == 3U);
   for (const char* value :
-       {"\"\"", "[]", "[[]]", "[\"\"]", "[100]", "[-1]", "[1.5]", "[1,\"a\"]", "[\"a\",\"b\"]", "[[1],[2]]",
-        "5", "{}", "true", "[null]", "[2147483648]"})
+       {"\"\"", "[]", "[[]]", "[\"\"]", "[100]", "[-1]", "[1.5]", "[1,\"a\"]", "5", "{}", "true", "[null]",
+        "[2147483648]"})
     BOOST_TEST(refused(prompt_of(value)) == "prompt", value);
   BOOST_TEST(refused(parse_openai_body(openai_api::completions, "{}", rules)) == "prompt");
   BOOST_TEST(refused(parse_openai_body(openai_api::completions, R"({"prompt":null})", rules)) == "prompt");
-  BOOST_TEST((prompt_of(R"(["a","b"])").error().code == errc::unsupported));
+}
+
+BOOST_AUTO_TEST_CASE(several_prompts_are_texts_and_ids_and_a_fault_names_its_place) {
+  const auto r = prompt_of(R"(["a",[1,2],"c"])");
+  BOOST_REQUIRE(r.has_value());
+  BOOST_TEST(std::get<std::string>(r->what.prompt) == "a");
+  BOOST_REQUIRE_EQUAL(r->what.further_prompts.size(), 2U);
+  BOOST_TEST(std::get<std::vector<std::int32_t>>(r->what.further_prompts[0]).size() == 2U);
+  BOOST_TEST(std::get<std::string>(r->what.further_prompts[1]) == "c");
+  BOOST_TEST(refused(prompt_of(R"(["a",""])")) == "prompt[1]");
+  BOOST_TEST(refused(prompt_of(R"(["a",5])")) == "prompt[1]");
+  BOOST_TEST(refused(prompt_of("[[1],[]]")) == "prompt[1]");
+  BOOST_TEST(refused(prompt_of("[[1],[2],[100]]")) == "prompt[2]");
+  BOOST_TEST(refused(prompt_of("[[1],[[2]]]")) == "prompt[1]");
+  std::string many = "[[1]";
+  for (int i = 1; i < 128; ++i) many += ",[1]";
+  BOOST_TEST(prompt_of(many + "]").value().what.further_prompts.size() == 127U);
+  BOOST_TEST(refused(prompt_of(many + ",[1]]")) == "prompt");
+}
+
+BOOST_AUTO_TEST_CASE(a_bias_names_a_token_of_the_vocabulary_and_a_number_in_range) {
+  BOOST_TEST(completions(R"(,"logit_bias":{})").value().what.sampling.logit_bias.empty());
+  BOOST_TEST(
+      completions(R"(,"logit_bias":{"99":100,"0":-100})").value().what.sampling.logit_bias.size() == 2U);
+  for (const char* name : {"100", "-1", "1.0", " 1", "1 ", "", "x", "99999999999999999999"}) {
+    const auto r = completions(std::string(R"(,"logit_bias":{")") + name + R"(":1})");
+    BOOST_REQUIRE_MESSAGE(!r, name);
+    BOOST_TEST(r.error().param == std::string("logit_bias.") + name);
+    BOOST_TEST((r.error().code == errc::bad_request));
+  }
+  for (const char* value : {"100.5", "-101", "null", "\"1\"", "true", "1e999"})
+    BOOST_TEST(
+        refused(completions(std::string(R"(,"logit_bias":{"7":)") + value + "}")).starts_with("logit_bias"),
+        value);
+  std::string many;
+  for (int i = 0; i < 1025; ++i) many += (i > 0 ? ",\"" : "\"") + std::to_string(i) + "\":1";
+  BOOST_TEST(refused(completions(R"(,"logit_bias":{)" + many + "}")) == "logit_bias");
+  BOOST_TEST(refused(completions(R"(,"logit_bias":{"7":1,"7":2})")) == "logit_bias.7");
+}
+
+BOOST_AUTO_TEST_CASE(the_best_of_some_are_at_least_as_many_and_are_not_streamed) {
+  BOOST_TEST(completions(R"(,"n":2,"best_of":5)").value().what.best_of == 5U);
+  BOOST_TEST(completions(R"(,"n":2,"best_of":2,"stream":true)").has_value());
+  BOOST_TEST(refused(completions(R"(,"best_of":5,"n":6)")) == "best_of");
+  BOOST_TEST(refused(completions(R"(,"n":2,"best_of":3,"stream":true)")) == "best_of");
+  BOOST_TEST(refused(chat(R"(,"best_of":1)")) == "best_of");
+  BOOST_TEST(refused(chat(R"(,"echo":true)")) == "echo");
+  BOOST_TEST(refused(chat(R"(,"max_tokens":0)")) == "max_tokens");
+  BOOST_TEST(chat(R"(,"n":3)").value().what.n == 3U);
 }
 
 BOOST_AUTO_TEST_CASE(messages_name_the_place_of_a_fault) {
@@ -210,7 +267,7 @@ BOOST_AUTO_TEST_CASE(unknown_and_repeated_fields_are_refused_unless_switched_off
   openai_rules lax = rules;
   lax.ignore_unknown_fields = true;
   BOOST_TEST(parse_openai_body(openai_api::completions, R"({"prompt":"a","x":1})", lax).has_value());
-  BOOST_TEST(!parse_openai_body(openai_api::completions, R"({"prompt":"a","n":2})", lax).has_value());
+  BOOST_TEST(!parse_openai_body(openai_api::completions, R"({"prompt":"a","n":17})", lax).has_value());
   const std::string huge =
       completions(std::string(",\"") + std::string(1 << 19, 'k') + "\":1").error().message;
   BOOST_TEST(huge.size() < 200U);
@@ -243,8 +300,7 @@ BOOST_AUTO_TEST_CASE(fields_with_one_value_take_that_one_only) {
 
 BOOST_AUTO_TEST_CASE(functions_that_are_missing_are_refused_by_name) {
   for (const char* field :
-       {R"("echo":true)", R"("suffix":"x")", R"("logit_bias":{"5":1})", R"("n":2)",
-        R"("response_format":{"type":"json_object"})", R"("prompt_logprobs":1)"}) {
+       {R"("suffix":"x")", R"("response_format":{"type":"json_object"})", R"("prompt_logprobs":1)"}) {
     const auto r = completions(std::string(",") + field);
     BOOST_REQUIRE(!r);
     BOOST_TEST((r.error().code == errc::unsupported));

@@ -239,6 +239,107 @@ BOOST_AUTO_TEST_CASE(all_doors_give_the_tokens_of_the_same_request_alone) {
   BOOST_TEST(s.metric("troupe_kv_blocks_used") == "0");
 }
 
+BOOST_AUTO_TEST_CASE(the_prompts_log_probabilities_are_those_of_the_same_tokens_drawn) {
+  engine_options e;
+  e.max_step_tokens = 7; // prompts in pieces
+  running_server s(e);
+  const auto completion_of = [&](const std::string& fields) {
+    return json::parse(body_of(s.answer("{" + fields + "}"))).at("choices").as_array();
+  };
+  const auto drawn = completion_of(
+      R"("prompt":"the river and the","temperature":0,"max_tokens":12,"ignore_eos":true,"logprobs":3,)"
+      R"("return_token_ids":true)")[0];
+  json::array ids = drawn.at("prompt_token_ids").as_array();
+  const std::size_t prompt = ids.size();
+  for (const json::value& id : drawn.at("token_ids").as_array()) ids.push_back(id);
+  // As lm-eval asks: ids, several prompts at once; and the same without the one new token.
+  const std::string both = json::serialize(json::array{json::array{ids[0], ids[1], ids[2]}, ids});
+  for (const int tokens : {1, 0}) {
+    const auto choices = completion_of(
+        R"("prompt":)" + both + R"(,"temperature":0,"echo":true,"logprobs":3,"max_tokens":)" +
+        std::to_string(tokens));
+    BOOST_REQUIRE_EQUAL(choices.size(), 2U);
+    BOOST_TEST(choices[0].at("logprobs").at("tokens").as_array().size() == 3U + tokens);
+    const json::value& all = choices[1].at("logprobs");
+    BOOST_REQUIRE_EQUAL(all.at("tokens").as_array().size(), ids.size() + tokens);
+    BOOST_TEST(all.at("token_logprobs").at(0).is_null());
+    BOOST_TEST(choices[1].at("finish_reason") == "length");
+    std::string text;
+    for (std::size_t i = 0; i < all.at("tokens").as_array().size(); ++i) {
+      if (i > 0) BOOST_TEST(all.at("token_logprobs").at(i).to_number<double>() <= 0);
+      text += all.at("tokens").at(i).as_string().c_str();
+    }
+    BOOST_TEST(choices[1].at("text").as_string().size() <= text.size());
+    for (std::size_t i = prompt; i < ids.size(); ++i) {
+      const std::size_t was = i - prompt;
+      BOOST_TEST(all.at("tokens").at(i) == drawn.at("logprobs").at("tokens").at(was));
+      BOOST_TEST(all.at("token_logprobs").at(i) == drawn.at("logprobs").at("token_logprobs").at(was));
+      BOOST_TEST(all.at("top_logprobs").at(i) == drawn.at("logprobs").at("top_logprobs").at(was));
+    }
+  }
+  BOOST_TEST(s.metric("troupe_kv_blocks_used") == "0");
+}
+
+BOOST_AUTO_TEST_CASE(choices_are_the_same_in_one_piece_streamed_and_over_tcp) {
+  running_server s;
+  const std::string fields =
+      R"({"prompt":["the river","a stone and"],"n":3,"seed":7,"temperature":1.2,"max_tokens":10,"echo":true)";
+  const auto whole = json::parse(body_of(s.answer(fields + "}")));
+  std::map<std::int64_t, std::string> texts, streamed, raw_texts;
+  for (const json::value& choice : whole.at("choices").as_array())
+    texts[choice.at("index").as_int64()] = choice.at("text").as_string().c_str();
+  BOOST_REQUIRE_EQUAL(texts.size(), 6U);
+  BOOST_TEST(texts[0] != texts[1]);
+  BOOST_TEST(texts[1] != texts[2]);
+  BOOST_TEST(texts[0].starts_with("the river"));
+  BOOST_TEST(texts[5].starts_with("a stone and"));
+  BOOST_TEST(whole.at("usage").at("completion_tokens").as_int64() <= 60);
+
+  client c(s.http());
+  c.send(http_post(fields + R"(,"stream":true})"));
+  BOOST_REQUIRE(c.read_until([](const std::string& got) { return got.find("[DONE]") != std::string::npos; }));
+  std::map<std::int64_t, int> ends;
+  for (std::size_t at = c.got.find("data: {"); at != std::string::npos; at = c.got.find("data: {", at + 1)) {
+    const auto event = json::parse(c.got.substr(at + 6, c.got.find("\n", at) - at - 6));
+    const auto& choice = event.at("choices").at(0);
+    streamed[choice.at("index").as_int64()] += choice.at("text").as_string().c_str();
+    if (!choice.at("finish_reason").is_null()) ++ends[choice.at("index").as_int64()];
+  }
+  BOOST_TEST((streamed == texts));
+  BOOST_TEST(ends.size() == 6U);
+  for (const auto& [index, n] : ends) BOOST_TEST(n == 1);
+
+  client raw(s.raw());
+  raw.send(submit_object("a", openai_api::completions, fields + "}") + "\n");
+  BOOST_REQUIRE(raw.read_until([](const std::string& got) {
+    return got.find("\"done\"") != std::string::npos && got.ends_with("\n");
+  }));
+  std::size_t accepted = 0, done = 0;
+  for (std::size_t at = 0; at < raw.got.size();) {
+    const std::size_t end = raw.got.find('\n', at);
+    const server_object o = parse_server_object(raw.got.substr(at, end - at)).value();
+    if (o.kind == server_kind::token) raw_texts[o.index] += o.text;
+    accepted += o.kind == server_kind::accepted ? 1U : 0U;
+    done += o.kind == server_kind::done ? 1U : 0U;
+    if (o.kind == server_kind::done)
+      BOOST_TEST(json::parse(raw.got.substr(at, end - at)).at("choices").as_array().size() == 6U);
+    at = end + 1;
+  }
+  BOOST_TEST((raw_texts == texts));
+  BOOST_TEST(accepted == 1U);
+  BOOST_TEST(done == 1U);
+
+  client leaver(s.http());
+  leaver.send(http_post(
+      R"({"prompt":["the river","a stone"],"n":8,"ignore_eos":true,"max_tokens":400,"stream":true})"));
+  BOOST_REQUIRE(
+      leaver.read_until([](const std::string& got) { return got.find("data:") != std::string::npos; }));
+  leaver.leave();
+  for (int i = 0; i < 200 && s.metric("troupe_kv_blocks_used") != "0"; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  BOOST_TEST(s.metric("troupe_kv_blocks_used") == "0");
+}
+
 BOOST_AUTO_TEST_CASE(too_many_requests_end_with_200_or_429_and_nothing_else) {
   engine_options e;
   e.max_queue = 4;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/wire_objects.hpp"
 
+#include <boost/json/parse.hpp>
+#include <boost/json/value.hpp>
 #include <boost/test/unit_test.hpp>
 
 using namespace troupe;
@@ -138,6 +140,30 @@ BOOST_AUTO_TEST_CASE(server_objects_survive_the_way_back) {
   BOOST_TEST(parse_server_object(pong_object("p")).value().id == "p");
   BOOST_TEST(parse_server_object(hello_object("m")).value().model == "m");
   BOOST_TEST(!parse_server_object(R"({"type":"dance"})"));
+}
+
+BOOST_AUTO_TEST_CASE(several_choices_and_prompts_are_told_apart) {
+  namespace json = boost::json;
+  accepted_event accepted{{1, 2}, "m"};
+  accepted.further_prompts = {{3}, {4, 5, 6}};
+  json::value v = json::parse(accepted_object("a", accepted, true));
+  BOOST_TEST(v.at("prompt_tokens") == 6);
+  BOOST_REQUIRE_EQUAL(v.at("prompt_token_ids").as_array().size(), 3U);
+  BOOST_TEST(v.at("prompt_token_ids").at(2).at(2) == 6);
+  token_event echo{0, 2, "p", {1}, {{1, no_logprob, "p"}}, {}};
+  echo.echo = true;
+  v = json::parse(token_object("a", echo));
+  BOOST_TEST(v.at("echo").as_bool());
+  BOOST_TEST(v.at("index") == 2);
+  BOOST_TEST(v.at("logprobs").at(0).at("logprob").is_null());
+  BOOST_TEST(!json::parse(token_object("a", {0, 0, "t", {1}, {}, {}})).as_object().contains("echo"));
+  done_event done{4, finish_reason::stop, {5, 6, 1}, "m", "fp", {finish_reason::stop, finish_reason::length}};
+  v = json::parse(done_object("a", done));
+  BOOST_TEST(v.at("finish_reason") == "stop");
+  BOOST_TEST(v.at("choices").at(1).at("index") == 1);
+  BOOST_TEST(v.at("choices").at(1).at("finish_reason") == "length");
+  done.reasons.clear();
+  BOOST_TEST(!json::parse(done_object("a", done)).as_object().contains("choices"));
 }
 
 BOOST_AUTO_TEST_CASE(no_object_holds_a_line_end) {

@@ -21,6 +21,9 @@ json::object body_of(const door_wish& w) {
   if (w.wish.min_tokens > 0) o["min_tokens"] = w.wish.min_tokens;
   if (w.wish.ignore_eos) o["ignore_eos"] = true;
   if (!w.wish.stops.empty()) o["stop"] = json::array(w.wish.stops.begin(), w.wish.stops.end());
+  if (w.n > 1) o["n"] = w.n;
+  if (w.echo) o["echo"] = true;
+  if (w.logprobs) o["logprobs"] = 1;
   if (w.broken) o["no_such_field"] = 1;
   return o;
 }
@@ -66,10 +69,14 @@ void take_error(door_answer& a, const json::object& e) {
 }
 
 void take_choice(door_answer& a, const json::object& choice) {
-  a.text += std::string_view(choice.at("text").as_string());
+  door_choice& c = a.choices[static_cast<std::uint32_t>(choice.at("index").as_int64())];
+  c.text += std::string_view(choice.at("text").as_string());
   if (const auto* ids = choice.if_contains("token_ids"); ids != nullptr && ids->is_array())
-    append_ids(a.tokens, *ids);
-  if (const auto& r = choice.at("finish_reason"); r.is_string()) a.finish_reason = std::string(r.as_string());
+    append_ids(c.tokens, *ids);
+  if (const auto& r = choice.at("finish_reason"); r.is_string()) {
+    c.finish_reason = std::string(r.as_string());
+    ++c.ends;
+  }
 }
 
 } // namespace
@@ -168,7 +175,9 @@ void answer_reader::take_http(int status, std::string_view body) {
   if (!streaming_) {
     ++a.terminals;
     a.done = true;
-    return take_choice(a, json::parse(body).as_object().at("choices").as_array().at(0).as_object());
+    const json::value whole = json::parse(body);
+    for (const json::value& c : whole.as_object().at("choices").as_array()) take_choice(a, c.as_object());
+    return;
   }
   while (!body.empty()) {
     const auto end = body.find("\n\n");
@@ -250,13 +259,22 @@ void answer_reader::take_object(std::string_view text) {
     a.accepted = true;
   } else if (type == "token") {
     ++a.token_objects;
-    a.text += std::string_view(o.at("text").as_string());
-    append_ids(a.tokens, o.at("token_ids"));
+    door_choice& c = a.choices[static_cast<std::uint32_t>(o.at("index").as_int64())];
+    c.text += std::string_view(o.at("text").as_string());
+    if (!o.contains("echo")) append_ids(c.tokens, o.at("token_ids"));
   } else if (type == "done") {
     ++a.terminals;
     a.done = true;
     a.status = 200;
-    a.finish_reason = std::string(o.at("finish_reason").as_string());
+    a.choices[0].finish_reason = std::string(o.at("finish_reason").as_string());
+    if (const auto* choices = o.if_contains("choices"); choices == nullptr)
+      ++a.choices[0].ends;
+    else
+      for (const json::value& one : choices->as_array()) {
+        door_choice& c = a.choices[static_cast<std::uint32_t>(one.at("index").as_int64())];
+        c.finish_reason = std::string(one.at("finish_reason").as_string());
+        ++c.ends;
+      }
   } else if (type == "error") {
     ++a.terminals;
     a.status = static_cast<int>(o.at("status").as_int64());

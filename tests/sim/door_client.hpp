@@ -23,6 +23,15 @@ struct door_wish {
   std::uint64_t deadline_ms = 0;
   std::uint32_t cancel_after = 0; ///< token objects seen before a `cancel` is sent; 0 = never
   bool broken = false;            ///< carries an unknown field: must be a 400 that names it
+  std::uint32_t n = 1;            ///< choices
+  bool echo = false, logprobs = false;
+};
+
+/// One choice, as read from the wire.
+struct door_choice {
+  std::string finish_reason, text;
+  std::vector<std::int32_t> tokens; ///< drawn
+  std::uint32_t ends = 0;           ///< finish reasons seen
 };
 
 /// How one request ended, as read from the wire.
@@ -31,8 +40,8 @@ struct door_answer {
   bool done = false;
   bool accepted = false; ///< told so, by an object or by the first event of a stream
   int status = 0;        ///< of the error, or 200
-  std::string code, param, finish_reason, text;
-  std::vector<std::int32_t> tokens;
+  std::string code, param;
+  std::map<std::uint32_t, door_choice> choices; ///< by index
   std::uint32_t token_objects = 0;
 };
 

@@ -157,6 +157,7 @@ class door_world final : server::door_services {
   bool pump_all(bool every);
   void check_ledger();
   void check_answers(door_outcome& out);
+  std::string choice_fault(const door_wish& w, std::uint32_t index, const door_choice& c) const;
   void check_answer(const connection& c, const door_wish& w, const door_answer& a, door_outcome& out);
   void start_drain();
   void fail(std::string what, const door_wish* broken = nullptr) {
@@ -173,6 +174,7 @@ class door_world final : server::door_services {
   imaginary_model model_;
   std::uint32_t blocks_, block_tokens_, context_;
   double step_fails_ = 0;
+  std::uint64_t places_ = 0;                                     // for sequences, running and waiting
   std::shared_ptr<runtime::sim::counting_timers> engine_timers_; // the world's, those of the engine counted
   std::shared_ptr<detail::engine_state> engine_;
   std::map<std::uint64_t, std::uint64_t> stream_of_seed_; // a wish is known in the engine by its drawn seed
@@ -201,6 +203,7 @@ door_world::door_world(std::uint64_t seed) :
   engine_options o;
   o.max_batch = static_cast<std::uint32_t>(1 + chance_.below(12));
   o.max_queue = static_cast<std::uint32_t>(chance_.below(30));
+  places_ = std::uint64_t{o.max_batch} + o.max_queue;
   o.max_step_tokens = static_cast<std::uint32_t>(o.max_batch + chance_.below(40));
   o.max_wait_ms = one_in(3) ? 3 : 0;
   o.stream_credit = static_cast<std::uint32_t>(one_in(2) ? 2 + chance_.below(6) : 256);
@@ -247,6 +250,9 @@ void door_world::draw_requests(connection& c, std::size_t number) {
     if (c.kind != door_kind::http && chance_.below(4) == 0)
       w.cancel_after = static_cast<std::uint32_t>(1 + chance_.below(8));
     w.broken = chance_.below(15) == 0;
+    if (chance_.below(4) == 0) w.n = static_cast<std::uint32_t>(2 + chance_.below(3));
+    w.echo = chance_.below(5) == 0;
+    w.logprobs = chance_.below(5) == 0;
     c.wishes.push_back(std::move(w));
   }
 }
@@ -457,10 +463,36 @@ void door_world::start_drain() {
   });
 }
 
+/// What is wrong with a choice of an answer that ended well, or nothing.
+std::string door_world::choice_fault(const door_wish& w, std::uint32_t index, const door_choice& c) const {
+  lone_wish wish = w.wish;
+  wish.seed = detail::choice_seed(wish.seed, index);
+  lone_run alone = run_alone(model_, wish);
+  if (w.echo) alone.text = plain_text({}).echo(wish.prompt, true) + alone.text;
+  if (c.ends != 1) return "has " + std::to_string(c.ends) + " finish reasons";
+  const bool whole = c.finish_reason == "stop" || c.finish_reason == "length";
+  if (whole && (c.tokens != alone.tokens || c.text != alone.text)) {
+    const auto at =
+        std::mismatch(c.tokens.begin(), c.tokens.end(), alone.tokens.begin(), alone.tokens.end()).first;
+    return "differs from the run alone: " + std::to_string(c.tokens.size()) + " tokens for " +
+           std::to_string(alone.tokens.size()) + ", equal up to " + std::to_string(at - c.tokens.begin()) +
+           "; text \"" + c.text + "\" for \"" + alone.text + "\"; " + c.finish_reason + "; prompt " +
+           std::to_string(wish.prompt.size()) + " of " + std::to_string(wish.limit) + ", max_tokens " +
+           std::to_string(wish.max_tokens);
+  }
+  if (whole && (c.finish_reason == "stop") != alone.stop)
+    return "has the wrong finish_reason " + c.finish_reason;
+  if (!whole && c.finish_reason != "cancelled") return "has the unknown finish_reason " + c.finish_reason;
+  if (!whole && w.cancel_after == 0) return "ended as cancelled, and nobody cancelled it";
+  if (!whole && (c.tokens.size() > alone.tokens.size() ||
+                 !std::equal(c.tokens.begin(), c.tokens.end(), alone.tokens.begin())))
+    return "has tokens before the cancel that differ from the run alone";
+  return {};
+}
+
 void door_world::check_answer(
     const connection& c, const door_wish& w, const door_answer& a, door_outcome& out) {
   const auto broken = [&](const std::string& what) { fail("request " + w.id + ": " + what, &w); };
-  const lone_run alone = run_alone(model_, w.wish);
   if (a.terminals > 1) return broken("ended twice");
   if (a.terminals == 0) {
     // Only where the connection was lost, or the server went away, may an answer lack its end.
@@ -470,25 +502,12 @@ void door_world::check_answer(
   }
   if (a.done) {
     ++out.finished;
-    const bool whole = a.finish_reason == "stop" || a.finish_reason == "length";
-    if (whole && (a.tokens != alone.tokens || a.text != alone.text)) {
-      const auto at =
-          std::mismatch(a.tokens.begin(), a.tokens.end(), alone.tokens.begin(), alone.tokens.end()).first;
-      return broken(
-          "the answer differs from the run alone: " + std::to_string(a.tokens.size()) + " tokens for " +
-          std::to_string(alone.tokens.size()) + ", equal up to " + std::to_string(at - a.tokens.begin()) +
-          "; text \"" + a.text + "\" for \"" + alone.text + "\"; " + a.finish_reason + "; prompt " +
-          std::to_string(w.wish.prompt.size()) + " of " + std::to_string(w.wish.limit) + ", max_tokens " +
-          std::to_string(w.wish.max_tokens));
-    }
-    if (whole && (a.finish_reason == "stop") != alone.stop)
-      return broken("wrong finish_reason " + a.finish_reason);
-    if (!whole && a.finish_reason != "cancelled") return broken("unknown finish_reason " + a.finish_reason);
-    if (!whole && w.cancel_after == 0) return broken("ended as cancelled, and nobody cancelled it");
-    if (!whole && (a.tokens.size() > alone.tokens.size() ||
-                   !std::equal(a.tokens.begin(), a.tokens.end(), alone.tokens.begin())))
-      return broken("the tokens before the cancel differ from the run alone");
     if (w.broken) return broken("an unknown field was accepted");
+    if (a.choices.size() != w.n)
+      return broken(std::to_string(a.choices.size()) + " choices for " + std::to_string(w.n));
+    for (const auto& [index, choice] : a.choices)
+      if (const std::string fault = choice_fault(w, index, choice); !fault.empty())
+        return broken("choice " + std::to_string(index) + " " + fault);
     return;
   }
   ++out.refused;
@@ -507,6 +526,7 @@ void door_world::check_answer(
   if (always.contains(a.code)) return;
   if (a.code == "deadline_exceeded" && w.deadline_ms > 0) return;
   if (a.code == "cancelled" && w.cancel_after > 0) return;
+  if (a.code == "bad_request" && a.param == "n" && w.n > places_) return;
   if (a.code == "context_length_exceeded" && w.wish.prompt.size() + 1 > w.wish.limit) return;
   if ((a.code == "executor_failed" || a.code == "poison_request") && step_fails_ > 0) return;
   broken("ended with " + a.code);

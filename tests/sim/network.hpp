@@ -19,10 +19,11 @@ using any_message = std::variant<
     actors::admission_request, actors::enqueue, actors::cancel, actors::finish, actors::stream_paused,
     actors::stream_resumed, actors::blocks_reserved, actors::blocks_released, actors::step_done,
     actors::step_failed, actors::model_ready, actors::drain, actors::cut, actors::alarm_rang,
-    actors::admitted, actors::refused, actors::started, actors::token_ready, actors::sequence_finished,
-    actors::prompt_ready, actors::prompt_failed, actors::client_cancel, actors::events_read,
-    actors::reserve_blocks, actors::release_blocks, actors::step_finished, actors::run_step,
-    actors::close_sequence, actors::step_computed, actors::row_verdicts, actors::check_rows>;
+    actors::admitted, actors::refused, actors::started, actors::token_ready, actors::prompt_scored,
+    actors::sequence_finished, actors::prompt_ready, actors::prompt_failed, actors::client_cancel,
+    actors::events_read, actors::reserve_blocks, actors::release_blocks, actors::step_finished,
+    actors::run_step, actors::close_sequence, actors::step_computed, actors::row_verdicts,
+    actors::check_rows>;
 
 /// Participants: the fixed ones, then one per request.
 using party = std::uint32_t;

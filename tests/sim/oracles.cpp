@@ -3,6 +3,7 @@
 #include "sim/simulation.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 namespace troupe::sim {
@@ -59,6 +60,11 @@ void simulation::check_token(participant& p, const token_event& e) {
   const auto id = p.core->id().number;
   require(p.accepted, "a token before the request was accepted", id);
   require(e.seq == p.next_seq++, "events out of sequence", id);
+  if (!e.token_ids.empty()) ++p.given;
+  if (e.echo) return check_echo(p, e);
+  require(
+      !p.script->echo || p.echoed == p.script->prompt.size(), "a token before the prompt was echoed whole",
+      id);
   for (const auto t : e.token_ids) {
     require(
         p.tokens.size() < p.expected.tokens.size() && p.expected.tokens[p.tokens.size()] == t,
@@ -82,6 +88,46 @@ void simulation::check_token(participant& p, const token_event& e) {
         id);
 }
 
+/// The prompt in order and once, each token with the score that the model gives it.
+void simulation::check_echo(participant& p, const token_event& e) {
+  const auto id = p.core->id().number;
+  require(p.script->echo && p.tokens.empty(), "an echo that nobody asked for, or late", id);
+  require(!e.token_ids.empty(), "an echo of nothing", id);
+  require(e.logprobs.size() == (p.script->logprobs ? e.token_ids.size() : 0), "scores are missing", id);
+  std::string text;
+  for (std::size_t i = 0; i < e.token_ids.size(); ++i) {
+    const auto token = e.token_ids[i];
+    require(
+        p.echoed < p.script->prompt.size() && p.script->prompt[p.echoed] == token,
+        "the echo differs from the prompt", id);
+    if (p.script->logprobs)
+      require(
+          p.echoed == 0 ? std::isnan(e.logprobs[i].logprob)
+                        : e.logprobs[i].logprob == score_of(p.echo_state, token),
+          "a score differs from the model's", id);
+    p.echo_state = fold(p.echo_state, slot_value(token, static_cast<std::uint32_t>(p.echoed++)));
+    text += plain_text({}).bytes_of(token);
+  }
+  require(e.text == text, "the echo's text differs from its tokens", id);
+}
+
+/// When the first of its group came: they time out together.
+time_point simulation::group_submitted(const participant& p) const {
+  time_point first = p.submitted;
+  if (p.script->group == 0) return first;
+  for (const auto& other : participants_)
+    if (other.core && other.script->group == p.script->group) first = std::min(first, other.submitted);
+  return first;
+}
+
+/// Whether another choice of its group runs.
+bool simulation::group_runs(const participant& p) const {
+  return p.script->group != 0 &&
+         std::any_of(participants_.begin(), participants_.end(), [&](const auto& other) {
+           return &other != &p && other.script->group == p.script->group && other.started && !other.finished;
+         });
+}
+
 void simulation::check_done(participant& p, const done_event& e) {
   const auto id = p.core->id().number;
   ++result_.completed;
@@ -100,6 +146,7 @@ void simulation::check_done(participant& p, const done_event& e) {
           std::to_string(p.expected.tokens.size()),
       id);
   require(p.text == p.expected.text, "the whole text differs from the request run alone", id);
+  require(!p.script->echo || p.echoed == p.script->prompt.size(), "the prompt was not echoed whole", id);
   require((e.reason == finish_reason::stop) == p.expected.stop, "the wrong finish reason", id);
   ++(p.expected.stop ? result_.stopped : result_.full_length);
   require(!p.script->poison || p.tokens.empty(), "a poisonous request gave tokens", id);
@@ -145,7 +192,7 @@ void simulation::check_failure(participant& p, const error& why) {
     needs(door && p.cancel_sent);
     break;
   case errc::queue_timeout:
-    needs(door && !p.started && now_ >= p.submitted + scenario_.options.queue_timeout);
+    needs(door && !p.started && now_ >= group_submitted(p) + scenario_.options.queue_timeout);
     break;
   case errc::deadline_exceeded:
     needs(p.script->deadline > duration::zero() && now_ >= p.submitted + p.script->deadline);
@@ -153,9 +200,7 @@ void simulation::check_failure(participant& p, const error& why) {
   case errc::slow_consumer:
     needs(p.paused_since != time_point::max() && p.given_up);
     // Half the credit back resumes it, unless that is still under way.
-    needs(
-        p.tokens.size() - p.read_told > p.script->credit / 2 ||
-        now_ < p.told_at + std::chrono::milliseconds(5));
+    needs(p.given - p.read_told > p.script->credit / 2 || now_ < p.told_at + std::chrono::milliseconds(5));
     break;
   case errc::poison_request:
     needs(p.failed_steps >= 2);
@@ -195,7 +240,7 @@ void simulation::check_step_input(const kernels::step_input& input) {
 
 void simulation::check_plan(const actors::run_step& step) {
   const auto& o = scenario_.options;
-  std::uint64_t rows = 0;
+  std::uint64_t rows = 0, scored = 0;
   require(running_requests_.empty(), "a step was launched while another one runs");
   require(!step.entries.empty(), "an empty step was launched");
   require(step.entries.size() <= o.max_batch, "more sequences in a step than max_batch");
@@ -206,6 +251,9 @@ void simulation::check_plan(const actors::run_step& step) {
     auto& p = of(e.id);
     rows += e.count;
     require(e.count > 0, "an entry without rows", e.id.number);
+    const std::uint64_t prompt_end = p.script->prompt.size() - 1;
+    const std::uint64_t scores_end = std::min<std::uint64_t>(e.first + e.count, prompt_end);
+    scored += scores_end - std::min<std::uint64_t>(scores_end, std::max(e.first, e.score_from));
     require(i == 0 || step.entries[i - 1].id < e.id, "entries not in order of id", e.id.number);
     require(!p.paused_at_plan, "a paused sequence was planned", e.id.number);
     require(!p.finished, "an ended sequence was planned", e.id.number);
@@ -213,6 +261,10 @@ void simulation::check_plan(const actors::run_step& step) {
     running_requests_.push_back(e.id);
   }
   require(rows <= o.max_step_tokens, "more rows in a step than max_step_tokens");
+  require(
+      scored <= o.max_scored_rows + step.entries.size(),
+      "more scored rows in a step than max_scored_rows and "
+      "one of each sequence");
 }
 
 /// Only one that read nothing for the whole time is given up.
@@ -271,6 +323,9 @@ void simulation::check_finish(const actors::sequence_finished& m) {
   auto& p = of(m.id);
   require(!p.finished, "sequence_finished twice", m.id.number);
   p.finished = m;
+  require(
+      !m.failed || m.failed->code != errc::queue_timeout || !group_runs(p),
+      "a choice timed out in the queue although its request runs", m.id.number);
   require(cache_.pool().held(m.id) == 0, "sequence_finished before its blocks were free", m.id.number);
   require(
       std::find(running_requests_.begin(), running_requests_.end(), m.id) == running_requests_.end() ||
@@ -290,7 +345,7 @@ void simulation::check_scheduler(std::string_view message) {
     const auto aged =
         v.arrival.time_since_epoch() + o.ageing_quantum * std::int64_t{of(v.id).script->priority};
     require(v.rank == aged.count(), "a rank that does not age as documented", v.id.number);
-    if (!v.started && !v.closing)
+    if (!v.started && !v.closing && of(v.id).script->group == 0)
       require(
           now_ <= v.arrival + o.queue_timeout + scenario_.faults.alarm_lateness + slack,
           "a request waits beyond the queue's timeout", v.id.number);

@@ -26,13 +26,13 @@ std::uint32_t in(rng& r, std::int64_t a, std::int64_t b) {
 
 struct features {
   bool priorities, deadlines, cancels, slow_readers, stop_ids, stop_strings, long_prompts, wrong_estimates,
-      poison, not_finite, tokenising_fails, limits, logprobs;
+      poison, not_finite, tokenising_fails, limits, logprobs, echoes, groups;
   explicit features(rng& r) :
       priorities(r.chance(0.5)), deadlines(r.chance(0.25)), cancels(r.chance(0.4)),
       slow_readers(r.chance(0.4)), stop_ids(r.chance(0.3)), stop_strings(r.chance(0.4)),
       long_prompts(r.chance(0.4)), wrong_estimates(r.chance(0.3)), poison(r.chance(0.15)),
       not_finite(r.chance(0.2)), tokenising_fails(r.chance(0.15)), limits(r.chance(0.3)),
-      logprobs(r.chance(0.3)) {}
+      logprobs(r.chance(0.3)), echoes(r.chance(0.3)), groups(r.chance(0.2)) {}
 };
 
 void make_settings(scenario& s, rng& r) {
@@ -44,6 +44,7 @@ void make_settings(scenario& s, rng& r) {
                             : in(r, per_sequence, std::max<std::int64_t>(per_sequence * in(r, 1, 8), 4));
   o.max_batch = pick(r, {1U, 2U, 3U, 4U, 8U, 16U});
   o.max_step_tokens = pick(r, {1U, 2U, 4U, 8U, 16U, 64U});
+  o.max_scored_rows = pick(r, {1U, 3U, 64U});
   if (r.chance(0.3)) o.max_wait = between(r, microseconds(100), milliseconds(20));
   o.max_queue = pick(r, {0U, 1U, 3U, 8U, 64U, 64U});
   o.queue_timeout =
@@ -119,6 +120,8 @@ make_client(const scenario& s, const features& f, rng& r, duration spread, std::
     c.leaves_after = between(r, duration(0), r.chance(0.3) ? microseconds(40) : spread + milliseconds(20));
   c.poison = f.poison && r.chance(0.2);
   if (f.not_finite && r.chance(0.3)) c.not_finite_token = in(r, 0, 8);
+  c.echo = f.echoes && r.chance(0.6);
+  if (f.groups && r.chance(0.7)) c.group = in(r, 1, 3);
   return c;
 }
 

@@ -26,6 +26,8 @@ struct client_script {
   std::vector<std::string> stops;
   bool ignore_eos = false, logprobs = false;
   std::uint32_t top_logprobs = 0;
+  bool echo = false;       ///< of the prompt, with scores when there are logprobs
+  std::uint64_t group = 0; ///< of the choices that wait for each other; 0 = none
   std::uint64_t seed = 0;
   std::uint32_t credit = 1000;
   duration deadline{}; ///< zero = none

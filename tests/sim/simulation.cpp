@@ -31,7 +31,7 @@ simulation::simulation(std::uint64_t seed, const scenario& s, recorder* record) 
     const auto& c = s.clients[i];
     auto& p = participants_[i];
     p.script = &c;
-    p.expects_refusal = c.prompt.empty() || c.prompt.size() + 1 > s.limit();
+    p.expects_refusal = c.prompt.empty() || c.prompt.size() + (c.max_tokens > 0 ? 1 : 0) > s.limit();
     if (!p.expects_refusal)
       p.expected = run_alone(
           s.model,
@@ -324,6 +324,9 @@ void simulation::submit(std::uint32_t index) {
   o.ignore_eos = c.ignore_eos;
   o.logprobs = c.logprobs;
   o.top_logprobs = c.top_logprobs;
+  o.echo = c.echo;
+  o.score_prompt = c.echo && c.logprobs;
+  o.group = c.group;
   o.sampling.seed = c.seed;
   o.credit = c.credit;
   o.deadline = c.deadline;
@@ -404,8 +407,7 @@ void simulation::client_event(participant& p, stream_event&& event) {
   if (p.script->leaves_at && p.events == *p.script->leaves_at) leave(p);
   ++p.events;
   if (!std::holds_alternative<token_event>(event)) return;
-  if (p.silent_since == time_point::max() && p.tokens.size() - p.read_told >= p.script->credit)
-    p.silent_since = now_;
+  if (p.silent_since == time_point::max() && p.given - p.read_told >= p.script->credit) p.silent_since = now_;
   if (std::get<token_event>(event).token_ids.empty()) return; // the text that was held back, at the very end
   if (p.script->stops_reading_at && p.read >= *p.script->stops_reading_at) return;
   ++p.read;
@@ -419,8 +421,7 @@ void simulation::client_reads(participant& p) {
   ++p.read_told;
   p.told_at = now_;
   // One read too few to go on, and its patience counts anew.
-  const bool stays =
-      p.paused_since != time_point::max() && p.tokens.size() - p.read_told > p.script->credit / 2;
+  const bool stays = p.paused_since != time_point::max() && p.given - p.read_told > p.script->credit / 2;
   p.silent_since = stays ? now_ : time_point::max();
   mail_.push<actors::request_protocol>(client, party_of(p), actors::events_read{p.core->id(), 1});
 }

@@ -71,6 +71,9 @@ class simulation {
     bool given_up = false;  ///< ended as a slow reader
     std::uint64_t next_seq = 0;
     std::vector<std::int32_t> tokens;
+    std::size_t echoed = 0;       ///< tokens of the prompt
+    std::uint64_t echo_state = 0; ///< of the model after them
+    std::uint32_t given = 0;      ///< token events that spent credit
     std::string text;
     std::uint32_t events = 0, read = 0, read_told = 0;
     std::optional<actors::sequence_finished> finished; ///< as the scheduler sent it
@@ -116,6 +119,9 @@ class simulation {
   void check_ledger();
   void check_event(participant& p, const stream_event& event);
   void check_token(participant& p, const token_event& e);
+  void check_echo(participant& p, const token_event& e);
+  bool group_runs(const participant& p) const;
+  time_point group_submitted(const participant& p) const;
   void check_done(participant& p, const done_event& e);
   void check_failure(participant& p, const error& why);
   void check_step_input(const kernels::step_input& input);

@@ -27,7 +27,7 @@ std::uint64_t fold(std::uint64_t state, std::uint64_t slot) noexcept {
 
 drawn draw(
     const imaginary_model& model, std::uint64_t state, std::uint64_t seed,
-    std::span<const std::int32_t> held_back) noexcept {
+    const kernels::token_mask* mask) noexcept {
   const std::uint64_t x = scramble(state ^ scramble(seed));
   drawn d;
   d.logprob = -static_cast<float>(x % 1024) / 1024;
@@ -35,7 +35,7 @@ drawn draw(
     d.token = model.end_of_sequence;
   else
     d.token = static_cast<std::int32_t>(1 + (x >> 12) % (model.vocabulary - 1));
-  while (std::find(held_back.begin(), held_back.end(), d.token) != held_back.end())
+  while (mask != nullptr && mask->forbids(d.token))
     d.token = (d.token + 1) % static_cast<std::int32_t>(model.vocabulary);
   return d;
 }
@@ -71,9 +71,8 @@ kernels::step_result stand_in::compute(const kernels::step_input& input, const r
     const auto& s = input.sequences[row.sequence];
     std::uint64_t state = 0;
     for (std::uint32_t p = 0; p <= row.position; ++p) state = fold(state, slot(s, p));
-    const auto d = draw(
-        model_, state, s.sampling.seed,
-        s.held_back ? std::span<const std::int32_t>(*s.held_back) : std::span<const std::int32_t>());
+    auto d = draw(model_, state, s.sampling.seed, s.mask.get());
+    if (row.want == kernels::row_output::score) d = {row.target, score_of(state, row.target)};
     auto& r = result.rows.emplace_back();
     r.row = i;
     r.token = d.token;
@@ -84,6 +83,16 @@ kernels::step_result stand_in::compute(const kernels::step_input& input, const r
       if (bad.seed == s.sampling.seed && bad.position == row.position) r.flags |= kernels::row_not_finite;
   }
   return result;
+}
+
+float score_of(std::uint64_t state, std::int32_t token) noexcept {
+  return -static_cast<float>(scramble(state + static_cast<std::uint32_t>(token)) % 4096) / 1024;
+}
+
+std::string plain_text::echo(std::span<const std::int32_t> tokens, bool) {
+  std::string text;
+  for (const std::int32_t token : tokens) text += bytes_of(token);
+  return text;
 }
 
 std::string_view plain_text::bytes_of(std::int32_t token) const {
@@ -135,11 +144,11 @@ lone_run run_alone(const imaginary_model& model, const lone_wish& wish) {
   for (const auto t : wish.prompt) state = fold(state, slot_value(t, position++));
   auto ends = wish.stop_ids;
   if (!wish.ignore_eos) ends.push_back(model.end_of_sequence);
+  kernels::token_mask mask;
+  for (const std::int32_t id : ends) mask.forbid(id);
   while (run.tokens.size() < wish.max_tokens && position < wish.limit) {
     const bool may_end = run.tokens.size() >= wish.min_tokens;
-    const auto d = draw(
-        model, state, wish.seed,
-        may_end ? std::span<const std::int32_t>() : std::span<const std::int32_t>(ends));
+    const auto d = draw(model, state, wish.seed, may_end ? nullptr : &mask);
     run.tokens.push_back(d.token);
     if (may_end && std::find(ends.begin(), ends.end(), d.token) != ends.end()) {
       run.stop = true;

@@ -29,10 +29,12 @@ struct drawn {
 /// What a slot holds of one position.
 std::uint64_t slot_value(std::int32_t token, std::uint32_t position) noexcept;
 /// The token after a sequence whose slots, folded in order, give `state`; the next one round the vocabulary
-/// that is not held back.
+/// that is not forbidden.
 drawn draw(
     const imaginary_model& model, std::uint64_t state, std::uint64_t seed,
-    std::span<const std::int32_t> held_back) noexcept;
+    const kernels::token_mask* mask) noexcept;
+/// Log probability of `token` after a sequence with that state.
+float score_of(std::uint64_t state, std::int32_t token) noexcept;
 std::uint64_t fold(std::uint64_t state, std::uint64_t slot) noexcept;
 
 /// Misbehaviour of single requests, named by their sampling seed.
@@ -66,6 +68,8 @@ class plain_text final : public actors::token_text {
   explicit plain_text(std::vector<std::string> stops) : stops_(std::move(stops)) {}
   piece push(std::int32_t token, bool may_stop) override;
   std::string flush() override { return std::exchange(held_, {}); }
+  std::string echo(std::span<const std::int32_t> tokens, bool last) override;
+  bool shows(std::int32_t) const override { return true; }
   std::string_view bytes_of(std::int32_t token) const override;
 
  private:
