@@ -61,9 +61,11 @@ struct arguments::state {
   std::vector<std::string> assignments;
   bool dump = false;
 
-  template<class Number>
-  void number(const std::string& names, Number& into, Number least, Number most, const std::string& help) {
-    // Read as text, because CLI11 takes "-1" for a large unsigned number and "1e999" for infinity.
+  // Read as text, because CLI11 takes "-1" for a large unsigned number and "1e999" for infinity.
+  template<class Number, class Into>
+  void number(
+      const std::string& names, Into& into, Number least, Number most, const std::string& help,
+      const std::string& standard) {
     const std::string allowed = range(number_text(least), number_text(most));
     app.add_option_function<std::string>(
            names,
@@ -77,8 +79,13 @@ struct arguments::state {
                    names.substr(names.find("--")), "cannot be \"" + text + "\"; it takes " + allowed);
              into = value;
            },
-           help + " (" + allowed + ", default " + number_text(into) + ')')
+           help + " (" + allowed + standard + ')')
         ->type_name("N");
+  }
+
+  template<class Number>
+  void number(const std::string& names, Number& into, Number least, Number most, const std::string& help) {
+    number(names, into, least, most, help, ", default " + number_text(into));
   }
 
   void unmark_all() {
@@ -90,18 +97,10 @@ struct arguments::state {
   }
 
   std::string nearest_flag(const std::string& wrong) const {
-    std::string best;
-    std::size_t best_distance = wrong.size() / 2 + 1; // further away is no help
-    for (const CLI::Option* option : app.get_options()) {
-      for (const std::string& name : option->get_lnames()) {
-        const std::size_t distance = config::edit_distance(wrong, "--" + name);
-        if (distance < best_distance) {
-          best_distance = distance;
-          best = "--" + name;
-        }
-      }
-    }
-    return best;
+    config::nearest_name near(wrong);
+    for (const CLI::Option* option : app.get_options())
+      for (const std::string& name : option->get_lnames()) near.consider("--" + name);
+    return near.best();
   }
 
   void apply_settings() {
@@ -165,6 +164,12 @@ void arguments::option(
 }
 
 void arguments::option(
+    const std::string& names, std::optional<std::uint64_t>& into, std::uint64_t least, std::uint64_t most,
+    const std::string& help) {
+  state_->number(names, into, least, most, help, "");
+}
+
+void arguments::option(
     const std::string& names, double& into, double least, double most, const std::string& help) {
   state_->number(names, into, least, most, help);
 }
@@ -193,7 +198,10 @@ void arguments::settings(config::settings& into, std::span<const std::string_vie
     if (row.flag.empty() || std::find(groups.begin(), groups.end(), group) == groups.end()) continue;
     state::setting_flag& flag = state_->flags.emplace_back(state::setting_flag{&row, {}, false, nullptr});
     std::string help(row.help);
-    if (const std::string allowed = row.allowed(); !allowed.empty()) help += " (" + allowed + ')';
+    if (const std::string allowed = row.allowed(); !allowed.empty()) {
+      const bool plain = row.unit.empty() || row.unit == "bytes"; // sizes carry their unit
+      help += " (" + allowed + (plain ? "" : ' ' + std::string(row.unit)) + ')';
+    }
     std::string names(row.flag);
     if (row.name == "model.path") names = "-m," + names;
     if (std::holds_alternative<bool& (*)(config::settings&)>(row.field))

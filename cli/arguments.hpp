@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -34,6 +35,10 @@ class arguments {
       const std::string& help);
   void option(
       const std::string& names, std::uint32_t& into, std::uint32_t least, std::uint32_t most,
+      const std::string& help);
+  /// A number that has no default.
+  void option(
+      const std::string& names, std::optional<std::uint64_t>& into, std::uint64_t least, std::uint64_t most,
       const std::string& help);
   void option(const std::string& names, double& into, double least, double most, const std::string& help);
   void option(const std::string& names, float& into, float least, float most, const std::string& help);

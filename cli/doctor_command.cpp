@@ -9,6 +9,7 @@
 #include "cli/text.hpp"
 #include "config/loader.hpp"
 #include "kernels/kernel_table.hpp"
+#include "runtime/base/byte_text.hpp"
 
 #include <array>
 #include <cstdio>

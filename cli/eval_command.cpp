@@ -36,7 +36,7 @@ evaluated_model load(const config::settings& all, std::uint32_t positions) {
   models::model_options options;
   options.find_scheme = [&registry](std::string_view id) { return registry.find(id); };
   options.reference = all.engine.reference;
-  options.threads = static_cast<int>(all.engine.threads);
+  options.threads = all.engine.threads;
   auto model = models::load_model(resolve_model(all.model.path), options).value();
   if (positions > model->config.context)
     throw failure(

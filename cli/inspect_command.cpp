@@ -9,6 +9,7 @@
 #include "models/tokenizer.hpp"
 #include "models/vocabulary_gguf.hpp"
 #include "plugins/host/scheme_registry.hpp"
+#include "runtime/base/byte_text.hpp"
 
 #include <cstdio>
 #include <map>

@@ -25,7 +25,7 @@ machine_facts read_machine() {
   facts.memory_limit = known(memory.group_limit);
   if (facts.memory_limit >= facts.memory_total) facts.memory_limit = 0;
   rlimit files{};
-  if (getrlimit(RLIMIT_NOFILE, &files) == 0) facts.open_files = files.rlim_cur;
+  if (getrlimit(RLIMIT_NOFILE, &files) == 0) facts.open_files = files.rlim_max;
   cpu_set_t set;
   if (sched_getaffinity(0, sizeof set, &set) == 0)
     facts.processors = static_cast<std::uint32_t>(CPU_COUNT(&set));

@@ -41,24 +41,27 @@ std::pair<const command*, std::size_t> find_command(const std::vector<std::strin
   return {nullptr, 0};
 }
 
+// The commands whose names begin with this word: "eval" has "perplexity" and "logits".
+std::string second_words(const std::string& first) {
+  std::string list;
+  for (const command& each : commands())
+    if (each.name.starts_with(first + ' '))
+      (list += list.empty() ? "" : ", ") += each.name.substr(first.size() + 1);
+  return list;
+}
+
 int unknown_command(const std::vector<std::string>& words) {
-  std::string_view best;
-  std::size_t best_distance = SIZE_MAX;
-  for (const command& each : commands()) {
-    if (each.name.starts_with(words[0] + ' ')) { // "bench" alone
-      best = each.name;
-      break;
-    }
-    const std::size_t distance = config::edit_distance(words[0], each.name);
-    if (distance < best_distance) {
-      best_distance = distance;
-      best = each.name;
-    }
+  if (const std::string list = second_words(words[0]); !list.empty()) {
+    const bool asked = words.size() > 1 && (words[1] == "--help" || words[1] == "-h");
+    if (!asked) return fail("troupe " + words[0], "takes one of " + list, usage_failure);
+    std::printf("Usage: troupe %s COMMAND [ARGUMENTS]\n\nCommands: %s\n", words[0].c_str(), list.c_str());
+    return 0;
   }
-  return fail(
-      "troupe",
-      "unknown command \"" + words[0] + "\"; did you mean \"" + std::string(best) + "\"? See troupe --help",
-      usage_failure);
+  config::nearest_name near(words[0]);
+  for (const command& each : commands()) near.consider(each.name);
+  const std::string advice =
+      near.best().empty() ? "see troupe --help" : "did you mean \"" + near.best() + "\"? See troupe --help";
+  return fail("troupe", "unknown command \"" + words[0] + "\"; " + advice, usage_failure);
 }
 
 } // namespace

@@ -7,6 +7,7 @@
 #include "cli/sha256.hpp"
 #include "cli/text.hpp"
 #include "config/settings.hpp"
+#include "runtime/base/byte_text.hpp"
 
 #include <algorithm>
 #include <cerrno>

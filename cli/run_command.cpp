@@ -43,7 +43,6 @@ int run_command(const std::vector<std::string>& words) {
   draw.temperature = 0.7F;
   std::vector<std::string> prompt_words;
   std::uint32_t max_tokens = 0;
-  std::uint64_t seed = 0;
   std::vector<std::string> biases;
 
   arguments options("run", "Answers a prompt; without one and in a terminal, chats.");
@@ -69,7 +68,7 @@ int run_command(const std::vector<std::string>& words) {
   options.option("--frequency-penalty", draw.frequency_penalty, -2.0F, 2.0F, "0: off");
   options.option("--logit-bias", biases, "ID=BIAS, added to a token's logit; -100: never; may be repeated");
   options.option(
-      "--seed", seed, std::uint64_t{0}, std::numeric_limits<std::uint64_t>::max(),
+      "--seed", draw.seed, 0, std::numeric_limits<std::uint64_t>::max(),
       "of the draws; absent: a new one each time");
   options.option("--stop", model_request.stop, "end the answer before this text; may be repeated");
   options.flag("--ignore-eos", model_request.ignore_eos, "go on after the end-of-sequence token");
@@ -79,7 +78,6 @@ int run_command(const std::vector<std::string>& words) {
 
   apply_log_level(all);
   if (options.given("--max-tokens") && max_tokens > 0) model_request.max_tokens = max_tokens;
-  if (options.given("--seed")) draw.seed = seed;
   for (const std::string& bias : biases) draw.logit_bias.push_back(parse_bias(bias));
   if (!prompt_words.empty()) {
     std::string prompt;

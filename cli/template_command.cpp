@@ -11,6 +11,7 @@
 
 #include <cstdio>
 #include <ctime>
+#include <optional>
 
 namespace troupe::cli {
 
@@ -27,71 +28,110 @@ json::array spoken(const std::string& system, const std::vector<std::string>& tu
   return messages;
 }
 
-json::array read_messages(const std::string& path) {
+// The variables of a render: an object of them, or the list of messages alone.
+json::object read_context(const std::string& path) {
   boost::system::error_code failed;
-  const json::value parsed = json::parse(read_text_file(path), failed);
-  const json::value* list = &parsed;
-  if (!failed && parsed.is_object()) list = parsed.get_object().if_contains("messages");
-  if (failed || list == nullptr || !list->is_array())
+  json::value parsed = json::parse(read_text_file(path), failed);
+  if (failed) throw failure(errc::bad_file, path + ": is not JSON: " + failed.message());
+  if (parsed.is_array()) return {{"messages", std::move(parsed)}};
+  if (!parsed.is_object())
+    throw failure(errc::bad_file, path + ": is neither an object with \"messages\" nor a list of messages");
+  return std::move(parsed.get_object());
+}
+
+// Local time as written, with the day of the week that follows from it.
+std::tm parse_time(const std::string& text) {
+  std::tm time{};
+  const char* end = strptime(text.c_str(), "%Y-%m-%dT%H:%M:%S", &time);
+  std::tm normal = time;
+  normal.tm_isdst = -1;
+  if (end == nullptr || *end != '\0' || std::mktime(&normal) == std::time_t{-1} ||
+      normal.tm_mday != time.tm_mday)
     throw failure(
-        errc::bad_file, path + ": is neither a JSON list of messages nor an object with \"messages\"");
-  return list->get_array();
+        errc::bad_config, "--now cannot be \"" + text + "\"; it takes a time like 2026-11-29T12:00:00");
+  return normal;
+}
+
+std::string source_of(const std::string& template_file, const std::optional<text_model>& opened) {
+  if (!template_file.empty()) return read_text_file(template_file);
+  auto stored = models::read_chat_template(opened->file).value();
+  if (!stored)
+    throw failure(
+        errc::unsupported, opened->file.name() + ": has no chat template; give one with --template");
+  return std::move(*stored);
+}
+
+// Takes a text out of the variables, or else the model's token of that kind.
+std::string token_text(
+    json::object& variables, std::string_view name, const std::optional<text_model>& opened,
+    std::optional<models::token_id> models::vocabulary::*id) {
+  std::string text;
+  if (const json::value* given = variables.if_contains(name); given != nullptr && given->is_string()) {
+    text = given->get_string();
+    variables.erase(name);
+  } else if (opened) {
+    const models::vocabulary& vocabulary = opened->tokenizer->vocab();
+    if (const auto token = vocabulary.*id) text = vocabulary.tokens[static_cast<std::size_t>(*token)];
+  }
+  return text;
+}
+
+void print_ids(const models::tokenizer& tokenizer, const models::jinja::rendered_text& rendered) {
+  models::encode_options encoding;
+  encoding.parse_special = true;
+  encoding.untrusted = rendered.untrusted;
+  const auto tokens = tokenizer.encode(rendered.text, encoding).value();
+  for (std::size_t i = 0; i < tokens.size(); ++i) std::printf(i == 0 ? "%d" : " %d", tokens[i]);
+  std::putchar('\n');
 }
 
 } // namespace
 
 int template_command(const std::vector<std::string>& words) {
-  std::string model = config::settings{}.model.path, messages_file, template_file, system;
+  std::string model = config::settings{}.model.path, context_file, template_file, system, now;
   std::vector<std::string> turns;
   bool no_generation_prompt = false, ids = false;
-  arguments options("template", "Prints a conversation as the model sees it.");
+  arguments options("template", "Prints a conversation as the model sees it, byte for byte.");
   options.positional("MESSAGE", turns, "turns of the conversation, the user's first", false);
   options.option("-m,--model", model, "GGUF file or catalogue name");
   options.option("--system", system, "system message");
   options.option(
-      "--messages", messages_file, "read the conversation from this JSON file, as clients send it");
-  options.option("--template", template_file, "use this Jinja file instead of the model's template");
+      "--context", context_file,
+      "JSON file with the template's variables (messages, tools, add_generation_prompt, bos_token, ...), or "
+      "with the list of messages alone");
+  options.option(
+      "--template", template_file,
+      "use this Jinja file; without --model no model is opened, BOS and EOS come from --context");
+  options.option("--now", now, "the time that strftime_now shows, as 2026-11-29T12:00:00");
   options.flag("--no-generation-prompt", no_generation_prompt, "do not open the assistant's turn");
   options.flag("--ids", ids, "print token ids instead of text");
   if (!options.parse(words)) return 0;
 
-  const text_model opened = open_text_model(model);
-  std::string source;
-  if (!template_file.empty()) {
-    source = read_text_file(template_file);
-  } else {
-    const auto stored = models::read_chat_template(opened.file).value();
-    if (!stored)
-      throw failure(
-          errc::unsupported, opened.file.name() + ": has no chat template; give one with --template");
-    source = *stored;
-  }
-  const auto compiled = models::chat_template::compile(source).value();
-  const json::array messages = messages_file.empty() ? spoken(system, turns) : read_messages(messages_file);
+  std::optional<text_model> opened;
+  if (template_file.empty() || ids || options.given("--model")) opened = open_text_model(model);
+  const auto compiled = models::chat_template::compile(source_of(template_file, opened)).value();
+  json::object variables =
+      context_file.empty() ? json::object{{"messages", spoken(system, turns)}} : read_context(context_file);
+  const std::string bos = token_text(variables, "bos_token", opened, &models::vocabulary::bos);
+  const std::string eos = token_text(variables, "eos_token", opened, &models::vocabulary::eos);
+  if (no_generation_prompt) variables["add_generation_prompt"] = false;
 
   models::jinja::heap values;
   models::chat_context context;
-  context.messages = models::jinja::from_json(values, messages).value();
-  context.add_generation_prompt = !no_generation_prompt;
-  const models::vocabulary& vocabulary = opened.tokenizer->vocab();
-  const auto text_of = [&](const std::optional<models::token_id>& id) -> std::string_view {
-    return id ? std::string_view(vocabulary.tokens[static_cast<std::size_t>(*id)]) : std::string_view();
-  };
-  context.bos_token = text_of(vocabulary.bos);
-  context.eos_token = text_of(vocabulary.eos);
-  const std::time_t now = std::time(nullptr);
-  localtime_r(&now, &context.now);
-  const auto rendered = compiled.render(context).value();
-  if (!ids) {
-    std::fwrite(rendered.text.data(), 1, rendered.text.size(), stdout);
-    return 0;
+  context.extra = models::jinja::from_json(values, variables).value();
+  context.bos_token = bos;
+  context.eos_token = eos;
+  if (now.empty()) {
+    const std::time_t seconds = std::time(nullptr);
+    localtime_r(&seconds, &context.now);
+  } else {
+    context.now = parse_time(now);
   }
-  models::encode_options encoding;
-  encoding.parse_special = true;
-  encoding.untrusted = rendered.untrusted;
-  const auto tokens = opened.tokenizer->encode(rendered.text, encoding).value();
-  for (std::size_t i = 0; i < tokens.size(); ++i) std::printf(i == 0 ? "%d" : " %d", tokens[i]);
-  std::putchar('\n');
+  const auto rendered = compiled.render(context).value();
+  if (ids)
+    print_ids(*opened->tokenizer, rendered);
+  else
+    std::fwrite(rendered.text.data(), 1, rendered.text.size(), stdout);
   return 0;
 }
 

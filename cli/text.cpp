@@ -2,7 +2,6 @@
 // Texts for people.
 #include "cli/text.hpp"
 
-#include <array>
 #include <cstdio>
 
 namespace troupe::cli {
@@ -24,19 +23,6 @@ std::string one_line(std::string_view text) {
     }
   }
   return out;
-}
-
-std::string human_bytes(std::uint64_t bytes) {
-  constexpr const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-  double value = static_cast<double>(bytes);
-  std::size_t unit = 0;
-  while (value >= 1024 && unit + 1 < std::size(units)) {
-    value /= 1024;
-    ++unit;
-  }
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), unit == 0 ? "%.0f %s" : "%.1f %s", value, units[unit]);
-  return text.data();
 }
 
 void print_fact(const char* name, const std::string& text) {

@@ -9,6 +9,7 @@
 
 #include <charconv>
 #include <cstdio>
+#include <unistd.h>
 
 namespace troupe::cli {
 
@@ -63,8 +64,8 @@ int tokenize_command(const std::vector<std::string>& words) {
   options.flag("--special", special, "texts of special tokens become those tokens");
   options.flag("--bos", bos, "begin with the model's BOS token");
   options.flag("--pieces", pieces, "one token per line: id and text");
-  options.flag("--count", count, "print the number of tokens only");
-  options.flag("--sha256", hash, "print the SHA-256 of the ids as little-endian 32-bit numbers only");
+  options.flag("--count", count, "print the number of tokens instead");
+  options.flag("--sha256", hash, "print the SHA-256 of the ids as little-endian 32-bit numbers instead");
   if (!options.parse(words)) return 0;
   const text_model opened = open_text_model(model);
   const std::string text = !file.empty()        ? read_text_file(file)
@@ -101,7 +102,9 @@ int detokenize_command(const std::vector<std::string>& words) {
   const text_model opened = open_text_model(model);
   const auto ids =
       parse_ids(id_words.empty() ? read_standard_input() : join(id_words), opened.tokenizer->size());
-  const std::string text = models::detokenize(*opened.tokenizer, ids, !skip_special) + '\n';
+  std::string text = models::detokenize(*opened.tokenizer, ids, !skip_special);
+  // A prompt of the shell wants a line of its own; a pipe or a file gets the text and nothing else.
+  if (isatty(STDOUT_FILENO) == 1) text += '\n';
   std::fwrite(text.data(), 1, text.size(), stdout);
   return 0;
 }

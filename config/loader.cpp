@@ -33,17 +33,10 @@ error at(
       std::string(key), 0};
 }
 
-std::string_view nearest_group(std::string_view wrong) {
-  std::string_view best;
-  std::size_t best_distance = SIZE_MAX;
-  for (const property& row : properties()) {
-    const std::size_t distance = edit_distance(wrong, group_of(row.name));
-    if (distance < best_distance) {
-      best_distance = distance;
-      best = group_of(row.name);
-    }
-  }
-  return best;
+std::string suggest_group(std::string_view wrong) {
+  nearest_name near(wrong);
+  for (const property& row : properties()) near.consider(group_of(row.name));
+  return near.best().empty() ? suggest_property(wrong) : "did you mean [" + near.best() + "]?";
 }
 
 bool is_group(std::string_view name) {
@@ -65,10 +58,7 @@ result<void> set_node(const property& row, settings& into, const toml::node& nod
                           std::holds_alternative<std::uint64_t& (*)(settings&)>(row.field);
   if (const auto* text = node.as_string(); text != nullptr && takes_text)
     return row.set_text(into, text->get());
-  std::string message = "has the wrong type; it takes ";
-  message += row.type_name();
-  if (const std::string range = row.allowed(); !range.empty()) message += ", " + range;
-  return error{errc::bad_config, std::move(message), std::string(row.name), 0};
+  return error{errc::bad_config, "has the wrong type; it takes " + row.takes(), std::string(row.name), 0};
 }
 
 } // namespace
@@ -85,24 +75,17 @@ result<void> apply_toml(settings& into, std::string_view text, const std::string
     const toml::table* keys = node.as_table();
     if (keys == nullptr)
       return at(
-          name, group.source(),
-          "unknown key \"" + group_name + "\"; did you mean \"" + std::string(nearest_property(group_name)) +
-              "\"?",
+          name, group.source(), "unknown key \"" + group_name + "\"; " + suggest_property(group_name),
           group_name);
     if (!is_group(group_name))
       return at(
-          name, group.source(),
-          "unknown table [" + group_name + "]; did you mean [" + std::string(nearest_group(group_name)) +
-              "]?",
+          name, group.source(), "unknown table [" + group_name + "]; " + suggest_group(group_name),
           group_name);
     for (const auto& [key, value] : *keys) {
       const std::string dotted = group_name + '.' + std::string(key.str());
       const property* row = find_property(dotted);
       if (row == nullptr)
-        return at(
-            name, key.source(),
-            "unknown key \"" + dotted + "\"; did you mean \"" + std::string(nearest_property(dotted)) + "\"?",
-            dotted);
+        return at(name, key.source(), "unknown key \"" + dotted + "\"; " + suggest_property(dotted), dotted);
       if (const auto done = set_node(*row, into, value); !done)
         return at(name, key.source(), dotted + ' ' + done.error().message, dotted);
     }
@@ -118,7 +101,12 @@ result<void> apply_file(settings& into, const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   const std::string text{std::istreambuf_iterator<char>(file), {}}; // an empty file sets nothing
   if (!file || file.bad())
-    return error{errc::io, path + ": " + (errno == 0 ? "cannot be read" : std::strerror(errno)), {}, 0};
+    return error{
+        errc::io,
+        path + ": " + (errno == 0 ? "cannot be read" : std::strerror(errno)) +
+            "; `troupe serve --dump-config` prints a file to begin with",
+        {},
+        0};
   return apply_toml(into, text, path);
 }
 
@@ -126,13 +114,11 @@ result<void> apply_assignment(settings& into, std::string_view assignment) {
   const auto equals = assignment.find('=');
   const std::string name(assignment.substr(0, equals));
   if (equals == std::string_view::npos)
-    return error{errc::bad_config, "--set takes NAME=VALUE, not \"" + std::string(assignment) + '"', {}, 0};
+    return error{
+        errc::bad_config, "--set takes TABLE.KEY=VALUE, not \"" + std::string(assignment) + '"', {}, 0};
   const property* row = find_property(name);
   if (row == nullptr)
-    return error{
-        errc::bad_config,
-        "unknown setting \"" + name + "\"; did you mean \"" + std::string(nearest_property(name)) + "\"?",
-        name, 0};
+    return error{errc::bad_config, "unknown setting \"" + name + "\"; " + suggest_property(name), name, 0};
   if (const auto done = row->set_text(into, assignment.substr(equals + 1)); !done)
     return error{errc::bad_config, name + ' ' + done.error().message, name, 0};
   return {};

@@ -26,4 +26,10 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
+void nearest_name::consider(std::string_view candidate, std::size_t distance) {
+  if (distance >= distance_) return;
+  distance_ = distance;
+  best_ = candidate;
+}
+
 } // namespace troupe::config

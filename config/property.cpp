@@ -36,9 +36,7 @@ constexpr double largest_exact = 9007199254740992.0; // 2^53: up to here a doubl
 error wrong(const property& row, std::string_view value) {
   std::string message = "cannot be ";
   message += value;
-  message += "; it takes ";
-  message += row.type_name();
-  if (const std::string range = row.allowed(); !range.empty()) message += ", " + range;
+  message += "; it takes " + row.takes();
   return {errc::bad_config, std::move(message), std::string(row.name), 0};
 }
 
@@ -94,6 +92,12 @@ std::string_view property::type_name() const noexcept {
   constexpr std::string_view names[] = {"text",           "true or false", "a whole number",
                                         "a whole number", "a size",        "a number"};
   return names[field.index()];
+}
+
+std::string property::takes() const {
+  std::string range = allowed();
+  if (!choices.empty()) return range;
+  return std::string(type_name()) + (range.empty() ? "" : ", " + range);
 }
 
 std::string property::allowed() const {
@@ -219,20 +223,28 @@ const property* find_property(std::string_view name) noexcept {
   return nullptr;
 }
 
-std::string_view nearest_property(std::string_view wrong_name) {
+std::string suggest_property(std::string_view wrong_name) {
+  const auto table_of = [](std::string_view name) { return name.substr(0, name.find('.')); };
   const auto last_part = [](std::string_view name) { return name.substr(name.rfind('.') + 1); };
-  std::string_view best;
-  std::size_t best_distance = SIZE_MAX;
+  nearest_name near(wrong_name);
+  std::string same_table, tables;
+  std::string_view table;
   for (const property& row : properties()) {
     // A key under the wrong table is as near as its own spelling, plus one.
-    const std::size_t distance = std::min(
-        edit_distance(wrong_name, row.name), edit_distance(last_part(wrong_name), last_part(row.name)) + 1);
-    if (distance < best_distance) {
-      best_distance = distance;
-      best = row.name;
+    near.consider(
+        row.name, std::min(
+                      edit_distance(wrong_name, row.name),
+                      edit_distance(last_part(wrong_name), last_part(row.name)) + 1));
+    if (table_of(row.name) == table_of(wrong_name))
+      (same_table += same_table.empty() ? "" : ", ") += last_part(row.name);
+    if (table_of(row.name) != table) {
+      table = table_of(row.name);
+      (tables += tables.empty() ? "[" : ", [") += std::string(table) + ']';
     }
   }
-  return best;
+  if (!near.best().empty()) return "did you mean \"" + near.best() + "\"?";
+  if (same_table.empty()) return "the tables are " + tables;
+  return '[' + std::string(table_of(wrong_name)) + "] has " + same_table;
 }
 
 result<std::uint64_t> parse_bytes(std::string_view text) {

@@ -38,6 +38,8 @@ struct property {
   std::string_view type_name() const noexcept;
   /// "1 to 65536", "ref, avx2 or avx512", or empty when anything goes.
   std::string allowed() const;
+  /// Type and allowed values for a message: "a whole number, 1 to 65536".
+  std::string takes() const;
   /// The value in TOML notation, which `set_text` of a file reads back as the same value.
   std::string toml(const settings& from) const;
   /// The value as a person reads it: sizes in the largest unit that divides them.
@@ -57,8 +59,9 @@ std::span<const property> properties() noexcept;
 /// The row of that dotted name, or null.
 const property* find_property(std::string_view name) noexcept;
 
-/// The known name most like a wrong one (edit distance; the last part counts as much as the whole).
-std::string_view nearest_property(std::string_view wrong);
+/// What to say of a name that is no setting's: "did you mean \"engine.max_batch\"?" (by edit distance; the
+/// last part counts as much as the whole), or, when nothing is near, the names there are.
+std::string suggest_property(std::string_view wrong);
 
 /// Bytes from "4096", "64KiB", "1.5GiB", "200MB". Errors: bad_config.
 result<std::uint64_t> parse_bytes(std::string_view text);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/memory_plan.hpp"
 
+#include "runtime/base/byte_text.hpp"
 #include "runtime/base/checked.hpp"
 #include "runtime/memory_facts.hpp"
 
 #include <algorithm>
-#include <cstdio>
 #include <limits>
 
 namespace troupe::detail {
@@ -41,8 +41,8 @@ result<memory_plan> plan_memory(const memory_demand& demand, std::uint64_t avail
   if (blocks == 0)
     return error{
         errc::bad_config,
-        "kv-memory is " + format_bytes(kv) + ", one KV block of this model takes " +
-            format_bytes(demand.kv_block) + ": give at least that",
+        "kv-memory " + human_bytes(kv) + " is less than one KV block of this model, " +
+            human_bytes(demand.kv_block) + "; leave it out to have it chosen",
         "kv_memory", 0};
   plan.kv_blocks = static_cast<std::uint32_t>(blocks);
   plan.kv = blocks * demand.kv_block;
@@ -51,32 +51,21 @@ result<memory_plan> plan_memory(const memory_demand& demand, std::uint64_t avail
     const bool buffers = plan.total() - available < plan.buffers && plan.buffers > plan.kv;
     return error{
         errc::no_memory,
-        "the model needs " + format_bytes(plan.total()) + " (weights " + format_bytes(plan.weights) +
-            ", KV " + format_bytes(plan.kv) + ", activations " + format_bytes(plan.activations) +
-            ", buffers " + format_bytes(plan.buffers) + ") and " + format_bytes(available) +
-            " are available, " + format_bytes(plan.total() - available) + " too few: lower " +
+        "the model needs " + human_bytes(plan.total()) + " (weights " + human_bytes(plan.weights) + ", KV " +
+            human_bytes(plan.kv) + ", activations " + human_bytes(plan.activations) + ", buffers " +
+            human_bytes(plan.buffers) + ") and " + human_bytes(available) + " are available, " +
+            human_bytes(plan.total() - available) + " too few: lower " +
             (buffers ? "max-queue or max-batch" : "kv-memory, max-batch or max-context"),
         buffers ? "max_queue" : "kv_memory", 0};
   }
   return plan;
 }
 
-std::string format_bytes(std::uint64_t bytes) {
-  char text[32];
-  if (bytes >= 1ULL << 30)
-    std::snprintf(text, sizeof text, "%.2f GiB", static_cast<double>(bytes) / (1ULL << 30));
-  else if (bytes >= 1ULL << 20)
-    std::snprintf(text, sizeof text, "%.1f MiB", static_cast<double>(bytes) / (1ULL << 20));
-  else
-    std::snprintf(text, sizeof text, "%.1f KiB", static_cast<double>(bytes) / 1024);
-  return text;
-}
-
 std::string describe(const memory_plan& plan) {
-  return format_bytes(plan.total()) + ": weights " + format_bytes(plan.weights) + ", KV " +
-         format_bytes(plan.kv) + " (" + std::to_string(plan.kv_blocks) + " blocks of " +
-         std::to_string(plan.kv_block_tokens) + " tokens), activations " + format_bytes(plan.activations) +
-         ", buffers " + format_bytes(plan.buffers) + "; " + format_bytes(plan.available) + " available";
+  return human_bytes(plan.total()) + ": weights " + human_bytes(plan.weights) + ", KV " +
+         human_bytes(plan.kv) + " (" + std::to_string(plan.kv_blocks) + " blocks of " +
+         std::to_string(plan.kv_block_tokens) + " tokens), activations " + human_bytes(plan.activations) +
+         ", buffers " + human_bytes(plan.buffers) + "; " + human_bytes(plan.available) + " available";
 }
 
 } // namespace troupe::detail

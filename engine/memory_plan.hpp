@@ -33,7 +33,4 @@ result<memory_plan> plan_memory(const memory_demand& demand, std::uint64_t avail
 /// The plan as one line for a person: the sum, its parts, what there is.
 std::string describe(const memory_plan& plan);
 
-/// "98.4 MiB"
-std::string format_bytes(std::uint64_t bytes);
-
 } // namespace troupe::detail

@@ -9,6 +9,7 @@
 #include "models/model.hpp"
 #include "models/tokenizer.hpp"
 #include "plugins/host/scheme_registry.hpp"
+#include "runtime/base/byte_text.hpp"
 #include "runtime/base/log.hpp"
 
 #include <xxhash.h>
@@ -200,7 +201,7 @@ host_result load_model_host(const engine_options& options, std::stop_token stop)
   if (const std::uint64_t available = available_memory(); file_bytes > available)
     return error{
         errc::no_memory,
-        options.model_path + ": " + format_bytes(file_bytes) + " of weights, " + format_bytes(available) +
+        options.model_path + ": " + human_bytes(file_bytes) + " of weights, " + human_bytes(available) +
             " of memory are available: use a smaller model",
         {},
         0};
@@ -210,7 +211,7 @@ host_result load_model_host(const engine_options& options, std::stop_token stop)
   models::model_options model_options;
   model_options.find_scheme = [h = host.get()](std::string_view id) { return h->schemes.find(id); };
   model_options.reference = options.reference;
-  model_options.threads = static_cast<int>(options.threads);
+  model_options.threads = options.threads;
   model_options.progress = log_progress(file_bytes);
   model_options.stop = stop;
   auto model = models::load_model(options.model_path, model_options);

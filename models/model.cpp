@@ -216,7 +216,7 @@ constexpr float kv_margin =
 constexpr std::uint32_t probe_tokens = 16;
 
 /// The element type that the keys and values of a few tokens call for; see model_options::kv.
-result<kernels::kv_type> choose_kv(const model& m, int threads) {
+result<kernels::kv_type> choose_kv(const model& m, unsigned threads) {
   execution_plan plan = m.plan;
   plan.kv = kernels::kv_type::f32;
   const auto program = build_decoder(m.config, m.weights, plan);
@@ -226,8 +226,7 @@ result<kernels::kv_type> choose_kv(const model& m, int threads) {
   const std::uint32_t count = std::min(probe_tokens, m.config.context);
   for (std::uint64_t i = 1; i < count; ++i)
     tokens.push_back(static_cast<std::int32_t>(i * m.config.vocab / count));
-  const auto largest = kernels::largest_key_value(
-      **program, tokens, kernels::best_isa(), static_cast<unsigned>(std::max(threads, 0)));
+  const auto largest = kernels::largest_key_value(**program, tokens, kernels::best_isa(), threads);
   if (!largest) return largest.error();
   return *largest * kv_margin <= f16_largest ? kernels::kv_type::f16 : kernels::kv_type::bf16;
 }

@@ -32,7 +32,7 @@ struct model_options {
   /// A dense scheme ("dense.f16", "dense.bf16", "dense.f32") that every layer is converted to; empty = as
   /// stored.
   std::string layer_scheme;
-  int threads = 0; ///< for packing and that run; 0 = as many as the machine has
+  unsigned threads = 0; ///< for packing and that run; 0 = as many as the machine has
   std::function<void(std::uint64_t done, std::uint64_t total)> progress; ///< bytes of the file packed
   std::stop_token stop; ///< when asked, the loading ends with errc::shutdown
 };

@@ -4,10 +4,7 @@
 
 #include "kernels/half.hpp"
 #include "runtime/base/checked.hpp"
-
-#include <oneapi/tbb/info.h>
-#include <oneapi/tbb/parallel_for.h>
-#include <oneapi/tbb/task_arena.h>
+#include "runtime/load_arena.hpp"
 
 #include <algorithm>
 #include <array>
@@ -21,8 +18,6 @@
 namespace troupe::models {
 
 namespace {
-
-namespace tbb = oneapi::tbb;
 
 // Of one matrix; a scheme that asks for more is at fault.
 constexpr std::uint64_t max_packed_bytes = std::uint64_t{1} << 48;
@@ -211,15 +206,17 @@ result<void> stopped(const gguf_file& file) {
 }
 
 /// Packs one matrix; its slices may run on several threads.
-result<void>
-pack(const gguf_file& file, weight_job& job, progress_meter& meter, const std::stop_token& stop) {
+result<void> pack(
+    const gguf_file& file, weight_job& job, runtime::load_arena& arena, progress_meter& meter,
+    const std::stop_token& stop) {
   if (stop.stop_requested()) return stopped(file);
   merge(job);
   std::vector<std::optional<error>> errors(slices(job));
   std::atomic<bool> failed{false};
-  tbb::parallel_for(std::uint32_t{0}, slices(job), [&](std::uint32_t slice) {
+  arena.for_each(slices(job), 1, [&](std::size_t slice, std::size_t) {
     if (failed.load(std::memory_order_relaxed)) return;
-    auto done = stop.stop_requested() ? stopped(file) : pack_slice(file, job, slice);
+    auto done =
+        stop.stop_requested() ? stopped(file) : pack_slice(file, job, static_cast<std::uint32_t>(slice));
     if (!done) {
       errors[slice] = done.error();
       failed.store(true, std::memory_order_relaxed);
@@ -275,22 +272,18 @@ result<std::vector<packed_weight>> load_weights(
   progress_meter meter(options, total);
   std::vector<std::optional<error>> errors(jobs.size());
   std::atomic<std::size_t> first_failed{jobs.size()};
-  const int machine = tbb::info::default_concurrency();
-  tbb::task_arena arena(options.threads > 0 ? std::min(options.threads, machine) : machine);
-  arena.execute([&] {
-    tbb::parallel_for(std::size_t{0}, jobs.size(), [&](std::size_t i) {
-      // Later matrices are left alone once an earlier one is known to be bad, so that the first error is
-      // told.
-      if (i > first_failed.load(std::memory_order_relaxed)) return;
-      try {
-        if (auto done = pack(file, jobs[i], meter, options.stop); !done) errors[i] = done.error();
-      } catch (const std::bad_alloc&) {
-        errors[i] = file.fail("tensor '" + names(requests[i]) + "': no memory to merge it", errc::no_memory);
-      }
-      std::size_t seen = first_failed.load(std::memory_order_relaxed);
-      while (errors[i] && i < seen && !first_failed.compare_exchange_weak(seen, i)) {
-      }
-    });
+  runtime::load_arena arena(options.threads);
+  arena.for_each(jobs.size(), 1, [&](std::size_t i, std::size_t) {
+    // Later matrices are left alone once an earlier one is known to be bad, so that the first error is told.
+    if (i > first_failed.load(std::memory_order_relaxed)) return;
+    try {
+      if (auto done = pack(file, jobs[i], arena, meter, options.stop); !done) errors[i] = done.error();
+    } catch (const std::bad_alloc&) {
+      errors[i] = file.fail("tensor '" + names(requests[i]) + "': no memory to merge it", errc::no_memory);
+    }
+    std::size_t seen = first_failed.load(std::memory_order_relaxed);
+    while (errors[i] && i < seen && !first_failed.compare_exchange_weak(seen, i)) {
+    }
   });
   for (auto& wrong : errors)
     if (wrong) return std::move(*wrong);

@@ -28,7 +28,7 @@ struct weight_request {
 
 struct weight_load_options {
   scheme_finder find_scheme;
-  int threads = 0; ///< 0 = as many as the machine has
+  unsigned threads = 0; ///< 0 = as many as the machine has
   /// Called with packed and total source bytes, from one thread at a time, `done` never falling.
   std::function<void(std::uint64_t done, std::uint64_t total)> progress;
   std::stop_token stop; ///< when asked, the loading ends with errc::shutdown

@@ -31,9 +31,14 @@ struct load_arena::arena {
   unsigned count;
 };
 
-load_arena::load_arena(unsigned threads) :
-    arena_(std::make_unique<arena>(
-        threads != 0 ? threads : static_cast<unsigned>(std::max(tbb::info::default_concurrency(), 1)))) {}
+namespace {
+unsigned usable_threads(unsigned wanted) {
+  const auto machine = static_cast<unsigned>(std::max(tbb::info::default_concurrency(), 1));
+  return wanted == 0 ? machine : std::min(wanted, machine);
+}
+} // namespace
+
+load_arena::load_arena(unsigned threads) : arena_(std::make_unique<arena>(usable_threads(threads))) {}
 
 load_arena::~load_arena() = default;
 

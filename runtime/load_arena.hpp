@@ -14,7 +14,8 @@ namespace troupe::runtime {
 /// is stolen by it. Never use it inside a step: a step belongs to compute_pool.
 class load_arena {
  public:
-  /// At most `threads` at once, the calling one included; 0 = every CPU this process may use.
+  /// At most `threads` at once, the calling one included; 0, or more than there are = every CPU this process
+  /// may use.
   explicit load_arena(unsigned threads = 0);
   ~load_arena();
   load_arena(const load_arena&) = delete;

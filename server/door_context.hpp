@@ -38,7 +38,9 @@ struct door_limits {
   duration object_idle_timeout = std::chrono::seconds(300); ///< of a TCP connection without live requests
   duration write_timeout = std::chrono::seconds(30);        ///< output waits and the peer takes nothing
   duration ping_interval = std::chrono::seconds(15);        ///< WebSocket pings; SSE comments
-  duration slow_consumer = std::chrono::seconds(30);        ///< a token waits and the client grants no credit
+  duration probe_interval =
+      std::chrono::seconds(1); ///< between questions whether a client whose input ended still listens
+  duration slow_consumer = std::chrono::seconds(30); ///< a token waits and the client grants no credit
 };
 
 /// Who may speak to the HTTP port. A page in a browser can reach a server of its user (DNS rebinding, forged

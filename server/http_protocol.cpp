@@ -275,6 +275,7 @@ void http_protocol::generate(session_core& s, const http_request& r, openai_api 
   e.meta.n = body->what.n;
   e.meta.choices = static_cast<std::uint32_t>(body->what.further_prompts.size() + 1) * body->what.n;
   if (e.stream) e.writer.emplace(e.meta);
+  e.last_sent = s.now();
   // A stream to HTTP/1.0 has no end but that of the connection.
   if (e.stream && stream_ends_by_closing(e.response)) e.response.keep_alive = false;
   current_ = std::move(e);
@@ -439,11 +440,15 @@ void http_protocol::on_overload(session_core& s) {
 }
 
 void http_protocol::on_input_end(session_core& s) {
-  deaf_ = true; // what was taken is answered, half a request is not
+  deaf_ = input_ended_ = true; // what was taken is answered, half a request is not
   if (!current_ && waiting_.empty()) return s.close();
-  if (!current_) return;
-  // Whether anybody still listens shows only in what comes back for bytes sent: a client that is gone
-  // answers with a reset.
+  if (current_) probe_listener(s);
+}
+
+// Whether anybody still listens shows only in what comes back for bytes sent: a client that is gone answers
+// with a reset. It may leave later than its input ended, so this is repeated.
+void http_protocol::probe_listener(session_core& s) {
+  current_->last_sent = s.now();
   if (current_->head_sent)
     send_piece(s, ": ping\n\n");
   else if (current_->response.minor_version > 0)
@@ -459,6 +464,7 @@ void http_protocol::on_drain(session_core& s) {
 std::optional<time_point> http_protocol::deadline(const session_core& s) const {
   const door_limits& limits = s.context().limits;
   if (current_) {
+    if (input_ended_) return current_->last_sent + limits.probe_interval;
     if (current_->stream && current_->head_sent) return current_->last_sent + limits.ping_interval;
     return std::nullopt;
   }
@@ -479,7 +485,7 @@ void http_protocol::on_time(session_core& s) {
   if (current_) {
     // A comment, so that nothing on the way takes a long wait for a dead connection.
     current_->last_sent = s.now();
-    if (s.output_has_room()) send_piece(s, ": ping\n\n");
+    if (s.output_has_room()) probe_listener(s);
     return;
   }
   if (phase_ == http_phase::idle) {

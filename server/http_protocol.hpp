@@ -49,7 +49,7 @@ class http_protocol final : public door_protocol {
     std::optional<openai_stream_writer> writer; // of a stream
     completion whole;                           // of an answer in one piece
     std::size_t whole_bytes = 0;                // of memory that it takes
-    time_point last_sent{};
+    time_point last_sent{};                     // or the exchange's start
   };
 
   void handle(session_core& s, const http_request& r);
@@ -66,6 +66,7 @@ class http_protocol final : public door_protocol {
   void finish_exchange(session_core& s);
   void enqueue(session_core& s, http_request r);
   void send_piece(session_core& s, std::string_view piece);
+  void probe_listener(session_core& s);
 
   void generate(session_core& s, const http_request& r, openai_api api);
   void completions(session_core& s, const http_request& r);
@@ -90,6 +91,7 @@ class http_protocol final : public door_protocol {
   bool first_request_ = true;
   bool continue_due_ = false;
   bool upgraded_ = false;
+  bool input_ended_ = false; // the client's half is closed
   bool deaf_ = false; // nothing more is read: an earlier failure, too much pipelined, or the input's end
 };
 

@@ -30,6 +30,7 @@ void line_protocol::on_bytes(session_core& s, std::string_view bytes) {
 void line_protocol::on_input_end(session_core& s) {
   // The goaway also finds out whether anybody still listens: a client that is gone answers it with a reset.
   end_after_requests(s, "input_ended");
+  probed_ = s.now();
 }
 
 void line_protocol::send_object(session_core& s, std::string_view json) {
@@ -52,6 +53,8 @@ std::optional<time_point> line_protocol::deadline(const session_core& s) const {
   if (s.live_requests() == 0) {
     const time_point idle = std::max(heard_, quiet_since()) + s.context().limits.object_idle_timeout;
     first = first ? std::min(*first, idle) : idle;
+  } else if (probed_) {
+    first = *probed_ + s.context().limits.probe_interval;
   }
   return first;
 }
@@ -59,6 +62,11 @@ std::optional<time_point> line_protocol::deadline(const session_core& s) const {
 void line_protocol::on_time(session_core& s) {
   const auto due = deadline(s);
   if (!due || s.now() < *due) return;
+  if (probed_ && s.live_requests() > 0) {
+    probed_ = s.now();
+    if (s.output_has_room()) send_object(s, goaway_object("input_ended"));
+    return;
+  }
   send_object(s, goaway_object(decoder_.mid_line() ? "unfinished_line" : "idle"));
   s.close();
 }

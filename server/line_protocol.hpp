@@ -5,6 +5,8 @@
 #include "server/line_codec.hpp"
 #include "server/object_protocol.hpp"
 
+#include <optional>
+
 namespace troupe::server {
 
 class line_protocol final : public object_protocol {
@@ -23,8 +25,9 @@ class line_protocol final : public object_protocol {
   void end(session_core& s, std::uint16_t close_code, std::string_view why) override;
 
   line_decoder decoder_;
-  time_point heard_{};      // last whole line, or the start
-  time_point line_began_{}; // of the unfinished line
+  time_point heard_{};               // last whole line, or the start
+  time_point line_began_{};          // of the unfinished line
+  std::optional<time_point> probed_; // when a client whose input ended was last asked whether it listens
 };
 
 } // namespace troupe::server

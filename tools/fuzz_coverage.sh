@@ -34,7 +34,7 @@ if [[ ! -f $build/build.ninja ]]; then
   compiler=clang++-19 c_compiler=clang-19
   ! command -v ccache >/dev/null || compiler="ccache $compiler" c_compiler="ccache $c_compiler"
   CC=$c_compiler CXX=$compiler meson setup "$build" --wrap-mode=nodownload --buildtype=plain -Doptimization=1 \
-    -Ddebug=true -Db_sanitize=address,undefined -Db_lundef=false -Dfuzzers=true >"$build.log" 2>&1 ||
+    -Dcpp_args=-g1 -Dlarge_units=true -Db_sanitize=address,undefined -Db_lundef=false -Dfuzzers=true >"$build.log" 2>&1 ||
     { tail -n 20 "$build.log"; exit 1; }
 fi
 ninja -C "$build" --quiet -j "$jobs" "${names[@]/#/tests/fuzz/fuzz_}"

@@ -116,7 +116,7 @@ value filter_reverse(evaluation& e, const value& input, const arguments& a) {
   const bool one_shot = input.is_list() && input.as_list().form == list_form::generator;
   std::vector<value> items = iterate(e, input);
   std::reverse(items.begin(), items.end());
-  return e.list(std::move(items), one_shot || input.is_undefined() ? list_form::list : list_form::generator);
+  return e.list(std::move(items), one_shot ? list_form::list : list_form::generator);
 }
 
 /// Stable, smallest first. `keys` are compared, `items` moved.

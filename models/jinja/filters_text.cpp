@@ -365,7 +365,8 @@ double round_towards(evaluation& e, double d, std::int64_t places, bool up) {
   if (unit == 0) e.fail("float division by zero");
   const double scaled = d * unit;
   if (!std::isfinite(scaled)) e.fail("cannot convert float infinity or NaN to integer");
-  return (up ? std::ceil(scaled) : std::floor(scaled)) / unit;
+  // Python's integers have no negative zero.
+  return ((up ? std::ceil(scaled) : std::floor(scaled)) + 0.0) / unit;
 }
 
 value filter_round(evaluation& e, const value& input, const arguments& a) {

@@ -463,6 +463,8 @@ value format_percent(evaluation& e, const text_object& pattern, const value& ope
       ++at;
       c.precision = read_count(e, text, at);
     }
+    // C's length modifiers mean nothing to Python.
+    if (at < text.size() && std::string_view("hlL").find(text[at]) != std::string_view::npos) ++at;
     if (at >= text.size()) e.fail("incomplete format");
     c.letter = text[at++];
     if (c.letter == '%') {

@@ -129,8 +129,7 @@ bool equal(evaluation& e, const value& a, const value& b) {
   if (a.is_list()) {
     const list_object &x = a.as_list(), &y = b.as_list();
     if (&x == &y) return true;
-    if (x.form != y.form || x.form == list_form::generator || x.form == list_form::values ||
-        x.items.size() != y.items.size()) {
+    if (x.form != y.form || has_identity(x.form) || x.items.size() != y.items.size()) {
       return false;
     }
     const evaluation::nesting nested(e);
@@ -232,6 +231,7 @@ bool count_key(evaluation& e, const value& v, int depth) {
     e.step(l.items.size());
     return true;
   }
+  if (has_identity(l.form)) return true;
   if (l.form != list_form::tuple || depth == max_key_depth) return false;
   return std::all_of(
       l.items.begin(), l.items.end(), [&](const value& item) { return count_key(e, item, depth + 1); });

@@ -23,7 +23,8 @@ bool keys_equal(const value& a, const value& b, int depth) noexcept {
   if (a.is_list() && depth < max_key_depth) {
     const auto &x = a.as_list().items, &y = b.as_list().items;
     if (&x == &y) return true;
-    if (a.as_list().form != b.as_list().form || x.size() != y.size()) return false;
+    if (a.as_list().form != b.as_list().form || x.size() != y.size() || has_identity(a.as_list().form))
+      return false;
     for (std::size_t i = 0; i < x.size(); ++i) {
       if (!keys_equal(x[i], y[i], depth + 1)) return false;
     }
@@ -38,6 +39,7 @@ std::size_t mixed(std::int64_t i) noexcept {
 }
 
 std::size_t list_hash(const list_object& l, int depth) {
+  if (has_identity(l.form)) return mixed(static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(&l)));
   std::size_t hash = l.items.size();
   for (const value& item : l.items) {
     const bool inner = item.is_list();

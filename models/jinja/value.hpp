@@ -157,6 +157,11 @@ struct text_object {
 /// What Python would call the sequence; decides spelling, truth, length and indexing.
 enum class list_form : std::uint8_t { list, tuple, generator, keys, values, items, range };
 
+/// Equal to itself alone, whatever it holds, and so a key, as Python's iterators are.
+constexpr bool has_identity(list_form form) noexcept {
+  return form == list_form::generator || form == list_form::values;
+}
+
 struct list_object {
   std::vector<value> items;
   list_form form = list_form::list;

@@ -16,12 +16,4 @@ BOOST_AUTO_TEST_CASE(a_message_stays_one_line_whatever_a_file_put_in_it) {
   BOOST_TEST(one_line("") == "");
 }
 
-BOOST_AUTO_TEST_CASE(sizes_are_shown_in_the_unit_that_fits) {
-  BOOST_TEST(human_bytes(0) == "0 B");
-  BOOST_TEST(human_bytes(1023) == "1023 B");
-  BOOST_TEST(human_bytes(1024) == "1.0 KiB");
-  BOOST_TEST(human_bytes(98'362'432) == "93.8 MiB");
-  BOOST_TEST(human_bytes(~std::uint64_t{0}) == "16.0 EiB");
-}
-
 BOOST_AUTO_TEST_SUITE_END()

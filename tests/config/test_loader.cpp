@@ -122,7 +122,9 @@ BOOST_AUTO_TEST_CASE(a_file_that_cannot_be_read_is_named) {
   settings all;
   const auto missing = apply_file(all, "/nonexistent/troupe.toml");
   BOOST_TEST_REQUIRE(missing.has_error());
-  BOOST_TEST(missing.error().message == "/nonexistent/troupe.toml: No such file or directory");
+  BOOST_TEST(
+      missing.error().message == "/nonexistent/troupe.toml: No such file or directory; `troupe serve "
+                                 "--dump-config` prints a file to begin with");
   BOOST_TEST(apply_file(all, "/").has_error());
 }
 
@@ -134,7 +136,7 @@ BOOST_AUTO_TEST_CASE(an_assignment_sets_one_value) {
   BOOST_TEST(all.model.name == "a=b");
   BOOST_TEST(
       apply_assignment(all, "engine.max_batch").error().message ==
-      "--set takes NAME=VALUE, not \"engine.max_batch\"");
+      "--set takes TABLE.KEY=VALUE, not \"engine.max_batch\"");
   BOOST_TEST(
       apply_assignment(all, "engine.maxbatch=3").error().message ==
       "unknown setting \"engine.maxbatch\"; did you mean \"engine.max_batch\"?");

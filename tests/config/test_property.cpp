@@ -91,7 +91,7 @@ BOOST_AUTO_TEST_CASE(a_choice_takes_only_its_words) {
     BOOST_TEST(row->set_text(all, good).has_value(), good);
   const auto bad = row->set_text(all, "sse9");
   BOOST_REQUIRE(bad.has_error());
-  BOOST_TEST(bad.error().message == R"(cannot be "sse9"; it takes text, "", ref, avx2 or avx512)");
+  BOOST_TEST(bad.error().message == R"(cannot be "sse9"; it takes "", ref, avx2 or avx512)");
 }
 
 BOOST_AUTO_TEST_CASE(a_switch_takes_true_and_false) {
@@ -135,11 +135,28 @@ BOOST_AUTO_TEST_CASE(sizes_are_written_so_that_they_read_back_exactly) {
 }
 
 BOOST_AUTO_TEST_CASE(a_wrong_name_suggests_the_one_that_was_meant) {
-  BOOST_TEST(nearest_property("engine.max_bacth") == "engine.max_batch");
-  BOOST_TEST(nearest_property("engine.port") == "server.port");
-  BOOST_TEST(nearest_property("max_queue") == "engine.max_queue");
-  BOOST_TEST(nearest_property("server.body_byte") == "server.body_bytes");
-  BOOST_TEST(nearest_property("log.levle") == "log.level");
+  BOOST_TEST(suggest_property("engine.max_bacth") == "did you mean \"engine.max_batch\"?");
+  BOOST_TEST(suggest_property("engine.port") == "did you mean \"server.port\"?");
+  BOOST_TEST(suggest_property("max_queue") == "did you mean \"engine.max_queue\"?");
+  BOOST_TEST(suggest_property("server.body_byte") == "did you mean \"server.body_bytes\"?");
+  BOOST_TEST(suggest_property("log.levle") == "did you mean \"log.level\"?");
+}
+
+BOOST_AUTO_TEST_CASE(a_name_that_is_near_none_is_told_what_there_is) {
+  BOOST_TEST(suggest_property("foo.qqqqqqqq") == "the tables are [model], [engine], [server], [log]");
+  BOOST_TEST(suggest_property("log.colour_of_lines") == "[log] has level");
+}
+
+BOOST_AUTO_TEST_CASE(the_nearest_name_is_one_of_which_half_is_right) {
+  nearest_name near("prefil");
+  near.consider("decode");
+  BOOST_TEST(near.best().empty());
+  near.consider("prefill");
+  near.consider("refill");
+  BOOST_TEST(near.best() == "prefill");
+  nearest_name nothing("");
+  nothing.consider("a");
+  BOOST_TEST(nothing.best().empty());
 }
 
 BOOST_AUTO_TEST_CASE(edit_distance_is_levenshteins) {

@@ -61,7 +61,13 @@ class Usage(ProgramTest):
 
     def test_an_unknown_command_suggests_the_nearest(self):
         self.fails(2, "sevre", says=['"serve"'])
-        self.fails(2, "bench", says=["bench serve"])
+        self.fails(2, "bench", says=["troupe bench", "serve"])
+        self.fails(2, "eval", "perplex", says=["perplexity, logits"])
+        self.fails(2, "qqqqqqqq", says=["qqqqqqqq", "troupe --help"])
+        for first, second in [("eval", b"perplexity"), ("bench", b"serve")]:
+            done = troupe(first, "--help")
+            self.assertEqual((done.returncode, done.stderr), (0, b""))
+            self.assertIn(second, done.stdout)
 
     def test_no_command_prints_the_overview(self):
         done = troupe()

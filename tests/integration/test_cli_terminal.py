@@ -144,7 +144,7 @@ class Answers(ProgramTest):
         self.assertEqual(len(answer["token_ids"]), answer["usage"]["completion_tokens"])
         ids = " ".join(map(str, answer["prompt_token_ids"]))
         self.assertEqual(troupe("tokenize", "-m", TINY, "The old man").stdout.decode().strip(), ids)
-        self.assertEqual(troupe("detokenize", "-m", TINY, *ids.split()).stdout, b"The old man\n")
+        self.assertEqual(troupe("detokenize", "-m", TINY, *ids.split()).stdout, b"The old man")
 
     def test_words_in_brackets_reach_the_model_as_they_are(self):
         def prompt_ids(*words):
@@ -168,7 +168,23 @@ class Answers(ProgramTest):
 
     def test_a_text_with_a_nul_is_printed_whole(self):
         ids = troupe("tokenize", "-m", TINY, stdin=b"a\0b").stdout.split()
-        self.assertEqual(troupe("detokenize", "-m", TINY, *(i.decode() for i in ids)).stdout, b"a\0b\n")
+        self.assertEqual(troupe("detokenize", "-m", TINY, *(i.decode() for i in ids)).stdout, b"a\0b")
+
+    def test_a_template_renders_a_context_at_a_given_time_without_a_model(self):
+        with tempfile.TemporaryDirectory() as folder:
+            template, context = (pathlib.Path(folder) / name for name in ("t.jinja", "c.json"))
+            template.write_text("{{ bos_token }}{{ strftime_now('%A %d %b %Y') }}|"
+                                "{% for m in messages %}{{ m.role }}={{ m.content }};{% endfor %}"
+                                "{{ mood }}{% if add_generation_prompt %}>{% endif %}{{ eos_token }}", encoding="utf-8")
+            context.write_text(json.dumps({"messages": [{"role": "user", "content": "hi"}], "bos_token": "<s>",
+                                           "eos_token": "</s>", "mood": "calm"}), encoding="utf-8")
+            words = ["template", "--template", template, "--context", context, "--now", "2026-11-29T12:00:00"]
+            self.assertEqual(troupe(*words).stdout, b"<s>Sunday 29 Nov 2026|user=hi;calm></s>")
+            self.assertEqual(troupe(*words, "--no-generation-prompt").stdout, b"<s>Sunday 29 Nov 2026|user=hi;calm</s>")
+            for wrong in ("2026-11-31T12:00:00", "2026-11-29", "2026-11-29T12:00:00Z", "now"):
+                self.fails(2, *words[:-1], wrong, says=["--now", wrong, "2026-11-29T12:00:00"])
+            context.write_text('["hi"', encoding="utf-8")
+            self.fails(1, *words, says=[str(context), "is not JSON"])
 
     def test_a_cancelled_request_replays_up_to_where_it_was_cancelled(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -129,6 +129,11 @@ TEMPLATES = [
     "{% for x in l %}{% macro m() %}{% break %}{% endmacro %}{{ m() }}{% endfor %}", "{% for x in el %}{% else %}{% break %}{% endfor %}",
     # Numbers at their edges.
     "{{ 0.5e400 }}{{ 0.0e400 }}{{ 1e-400 }}{{ 100.5e-400 }}", "{{ 1.5|round(400, 'floor') }}", "{{ 1.5|round(-400, 'ceil') }}", "{{ 1e300|round(300, 'ceil') }}", "{{ 1|round(308, 'floor') }}",
+    "{{ (l|reverse) is filter }}{{ d.values() is test }}{{ (l|reverse) in d }}{{ {d.values(): 1}|length }}",
+    "{% set g = l|reverse %}{{ {g: 1}[g] }}", "{{ d.keys() is filter }}",
+    "{{ 'yes' if undef|reverse else 'no' }}{{ undef|reverse|list }}{{ 'yes' if el|reverse else 'no' }}",
+    "{{ '%li|%hd|%5Lf|%-4ls|'|format(1, 2, 3.5, 'x') }}", "{{ '%l'|format(1) }}", "{{ '%hhd'|format(1) }}",
+    "{{ -1|round(-1, 'ceil') }} {{ -0.5|round(0, 'ceil') }} {{ -0.5|round(0) }}",
     "{{ 1234|round(-2) }} {{ 1250|round(-2) }} {{ 1350|round(-2) }} {{ neg|round(-1) }} {{ 5|round(-19) }} {{ 5|round(-400) }}", "{{ 9223372036854774507|round(-3) }}",
     "{{ 1.5|round(-400) }}{{ 1e-5|round(310) }}{{ 1e-5|round(400) }}", "{{ 1.7e308|round(-308) }}",
     "{{ ('1' + '0' * 400 + 'e-5')|float }}{{ ('0.' + '0' * 400 + '1e5')|float }}{{ ('0.' + '0' * 400 + '1')|float }}{{ '0.5E400'|float }}{{ '0e999'|float }}{{ '-1e999'|float }}",

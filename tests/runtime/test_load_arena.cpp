@@ -13,7 +13,8 @@ BOOST_AUTO_TEST_SUITE(loading)
 
 BOOST_AUTO_TEST_CASE(every_index_is_done_once_and_progress_only_grows) {
   load_arena arena(2);
-  BOOST_TEST(arena.threads() == 2U);
+  BOOST_TEST(arena.threads() <= 2U);
+  BOOST_TEST(arena.threads() >= 1U);
   std::vector<std::atomic<int>> hits(1003);
   std::vector<std::size_t> reports;
   const bool all = arena.for_each(
