@@ -47,6 +47,7 @@ void executor_core::prepare(plan_entry& entry, kernels::step_input& input) {
     fresh.logprobs = entry.open->logprobs;
     fresh.top_logprobs = entry.open->top_logprobs;
     fresh.filter = std::move(entry.open->filter);
+    fresh.reach = entry.open->reach;
     sequences_[entry.id] = std::move(fresh);
   }
   const auto at = sequences_.find(entry.id);
@@ -60,6 +61,7 @@ void executor_core::prepare(plan_entry& entry, kernels::step_input& input) {
   part.blocks = s.blocks;
   part.sampling = s.sampling;
   part.prompt_tokens = s.prompt_tokens;
+  part.reach = s.reach;
   part.top_logprobs = s.top_logprobs;
   part.logprobs = s.logprobs;
   if (entry.want_token && s.sampling.penalised()) part.history = s.tokens;

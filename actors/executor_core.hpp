@@ -45,6 +45,7 @@ class executor_core {
     bool logprobs = false;
     std::uint32_t top_logprobs = 0;
     std::shared_ptr<const token_filter> filter;
+    std::uint32_t reach = 0;
   };
   struct member {
     request_id id;

@@ -291,6 +291,7 @@ struct sequence_opening {
   bool logprobs = false;
   std::uint32_t top_logprobs = 0;
   std::shared_ptr<const token_filter> filter; ///< null: any token may be drawn
+  std::uint32_t reach = 0; ///< positions at most, prompt and answer: kernels::step_sequence::reach
 };
 /// Positions [first, first + count) of one sequence are to be computed.
 struct plan_entry {

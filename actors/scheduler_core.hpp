@@ -189,6 +189,7 @@ class scheduler_core {
   std::uint32_t within_scores(const sequence& s, std::uint32_t rows, std::uint32_t& left) const;
   void ask_for_blocks(turn& t);
   void launch(turn& t);
+  std::uint32_t reach_of(const sequence& s) const noexcept;
   void fail_unserved(const blocks_reserved& m, turn& t);
   void resolve_shortage(const blocks_reserved& m, turn& t);
   bool pick_victims(const sequence& needy, std::uint32_t missing, bool last_resort, time_point now);

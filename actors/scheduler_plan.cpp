@@ -256,6 +256,12 @@ void scheduler_core::resolve_shortage(const blocks_reserved& m, turn& t) {
   launch(t);
 }
 
+/// From the request alone, never from the load: the model's numbers may depend on it.
+std::uint32_t scheduler_core::reach_of(const sequence& s) const noexcept {
+  return static_cast<std::uint32_t>(
+      std::min<std::uint64_t>(model_.context, s.wish.prompt->size() + std::uint64_t{s.wish.max_tokens}));
+}
+
 void scheduler_core::launch(turn& t) {
   if (plan_.empty()) { // all cancelled, or short of blocks that nobody can give
     step_ = step_state::idle;
@@ -270,8 +276,8 @@ void scheduler_core::launch(turn& t) {
     auto& e = step.entries.emplace_back();
     e = {p.id, p.first, p.count, p.want_token, std::exchange(s.new_blocks, {}), std::nullopt, p.score_from};
     if (!s.opened) {
-      e.open = sequence_opening{s.wish.prompt,   s.generated,         s.wish.sampling,
-                                s.wish.logprobs, s.wish.top_logprobs, s.filter};
+      e.open = sequence_opening{s.wish.prompt,       s.generated, s.wish.sampling, s.wish.logprobs,
+                                s.wish.top_logprobs, s.filter,    reach_of(s)};
       s.opened = true;
       s.fresh_tokens = 0;
     }

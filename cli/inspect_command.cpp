@@ -5,6 +5,7 @@
 #include "cli/command.hpp"
 #include "cli/text.hpp"
 #include "models/gguf_file.hpp"
+#include "models/hf_folder.hpp"
 #include "models/model.hpp"
 #include "models/tokenizer.hpp"
 #include "models/vocabulary_gguf.hpp"
@@ -49,27 +50,10 @@ void check_runnable(const models::gguf_file& file) {
   models::make_tokenizer(models::read_vocabulary(file).value()).value();
 }
 
-} // namespace
-
-int inspect_command(const std::vector<std::string>& words) {
-  std::string path;
-  bool tensors = false, metadata = false;
-  arguments options(
-      "inspect", "Checks a model file and prints what is in it; exit status 1 if it cannot be run.");
-  options.positional("FILE", path, "GGUF file or catalogue name", true);
-  options.flag("--tensors", tensors, "list every tensor");
-  options.flag("--metadata", metadata, "list every metadata key");
-  if (!options.parse(words)) return 0;
-  const auto file = models::gguf_file::open(resolve_model(path)).value();
-  print_fact(
-      "file", one_line(file.name()) + ", " + human_bytes(file.file_bytes()) + ", GGUF version " +
-                  std::to_string(file.version()) + ", aligned to " + std::to_string(file.alignment()));
-  const auto shape = models::read_model_config(file);
-  if (shape) print_shape(*shape);
-
+void print_tensors(const models::tensor_source& source, bool each) {
   std::map<std::string_view, type_sum> sums;
   std::uint64_t parameters = 0;
-  for (const models::gguf_tensor& tensor : file.tensors()) {
+  for (const models::model_tensor& tensor : source.tensors()) {
     type_sum& sum = sums[models::type_info(tensor.type).name];
     ++sum.tensors;
     sum.elements += tensor.elements;
@@ -77,18 +61,56 @@ int inspect_command(const std::vector<std::string>& words) {
     parameters += tensor.elements;
   }
   print_fact(
-      "parameters", std::to_string(parameters) + " in " + std::to_string(file.tensors().size()) + " tensors");
+      "parameters",
+      std::to_string(parameters) + " in " + std::to_string(source.tensors().size()) + " tensors");
   for (const auto& [name, sum] : sums)
     print_fact(
         "", std::string(name) + ": " + std::to_string(sum.tensors) + " tensors, " +
                 std::to_string(sum.elements) + " elements, " + human_bytes(sum.bytes));
+  for (const models::model_tensor& tensor : each ? source.tensors() : std::span<const models::model_tensor>{})
+    std::printf("%-32s %s\n", one_line(tensor.name).c_str(), models::describe(tensor).c_str());
+}
+
+void inspect_file(const std::string& path, bool tensors, bool metadata) {
+  const auto file = models::gguf_file::open(path).value();
+  print_fact(
+      "file", one_line(file.name()) + ", " + human_bytes(file.file_bytes()) + ", GGUF version " +
+                  std::to_string(file.version()) + ", aligned to " + std::to_string(file.alignment()));
+  const auto shape = models::read_model_config(file);
+  if (shape) print_shape(*shape);
   if (metadata)
     for (const models::gguf_value& value : file.metadata())
       std::printf("%-32s %s\n", one_line(value.key).c_str(), models::describe(value).c_str());
-  if (tensors)
-    for (const models::gguf_tensor& tensor : file.tensors())
-      std::printf("%-32s %s\n", one_line(tensor.name).c_str(), models::describe(tensor).c_str());
+  print_tensors(file, tensors);
   check_runnable(file);
+}
+
+// FP8 and INT8 weights are listed as the type that they are loaded as.
+void inspect_folder(const std::string& path, bool tensors) {
+  const auto folder = models::hf_folder::open(path).value();
+  print_fact("folder", one_line(path) + ", " + human_bytes(folder.tensors.file_bytes()) + " of safetensors");
+  print_shape(folder.config);
+  print_tensors(folder.tensors, tensors);
+  models::check_folder(folder).value();
+}
+
+} // namespace
+
+int inspect_command(const std::vector<std::string>& words) {
+  std::string path;
+  bool tensors = false, metadata = false;
+  arguments options(
+      "inspect",
+      "Checks a model file or folder and prints what is in it; exit status 1 if it cannot be run.");
+  options.positional("FILE", path, "GGUF file, Hugging Face folder or catalogue name", true);
+  options.flag("--tensors", tensors, "list every tensor");
+  options.flag("--metadata", metadata, "list every metadata key of a GGUF file");
+  if (!options.parse(words)) return 0;
+  const std::string resolved = resolve_model(path);
+  if (models::is_folder(resolved))
+    inspect_folder(resolved, tensors);
+  else
+    inspect_file(resolved, tensors, metadata);
   return 0;
 }
 

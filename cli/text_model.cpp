@@ -3,6 +3,8 @@
 #include "cli/text_model.hpp"
 
 #include "cli/catalogue.hpp"
+#include "models/folder_tokenizer.hpp"
+#include "models/hf_folder.hpp"
 #include "models/vocabulary_gguf.hpp"
 
 #include <cerrno>
@@ -30,7 +32,10 @@ std::string read_all(std::FILE* file, const std::string& name) {
 } // namespace
 
 text_model open_text_model(const std::string& path_or_name) {
-  auto file = models::gguf_file::open(resolve_model(path_or_name)).value();
+  const std::string path = resolve_model(path_or_name);
+  if (models::is_folder(path))
+    if (auto text = models::make_tokenizer_from_folder(path); !text) throw failure(text.error());
+  auto file = models::gguf_file::open(path).value();
   auto vocabulary = models::read_vocabulary(file).value();
   auto tokenizer = models::make_tokenizer(std::move(vocabulary)).value();
   return {std::move(file), std::move(tokenizer)};

@@ -5,6 +5,8 @@
 #include "kernels/cpu_backend.hpp"
 #include "models/chat_template.hpp"
 #include "models/detokenizer.hpp"
+#include "models/folder_tokenizer.hpp"
+#include "models/hf_folder.hpp"
 #include "models/mapped_file.hpp"
 #include "models/model.hpp"
 #include "models/tokenizer.hpp"
@@ -17,7 +19,10 @@
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
+#include <filesystem>
+#include <new>
 #include <optional>
+#include <system_error>
 
 namespace troupe::detail {
 namespace {
@@ -56,11 +61,51 @@ class file_host final : public model_host {
   std::optional<error> chat_fault;                   ///< why it cannot be read
 };
 
-/// Tells which numbers an answer came from: the file's content, the plan and the kernels.
-std::string
-fingerprint(const models::mapped_file& file, const models::execution_plan& plan, kernels::isa level) {
+/// The files whose content makes the numbers and the text: the GGUF file, or what matters of a folder.
+using model_files = std::vector<models::mapped_file>;
+
+result<model_files> map_model_files(const std::string& path) {
+  std::vector<std::string> paths{path};
+  if (models::is_folder(path)) {
+    paths.clear();
+    std::error_code failed;
+    for (std::filesystem::directory_iterator at(path, failed), end; !failed && at != end;
+         at.increment(failed)) {
+      const auto ending = at->path().extension();
+      if (ending == ".safetensors" || ending == ".json" || ending == ".jinja")
+        paths.push_back(at->path().string());
+    }
+    if (failed) return error{errc::io, path + ": cannot list: " + failed.message(), {}, 0};
+    std::sort(paths.begin(), paths.end());
+  }
+  model_files files;
+  for (const std::string& each : paths) {
+    auto file = models::mapped_file::open(each);
+    if (!file) return file.error();
+    files.push_back(std::move(*file));
+  }
+  return files;
+}
+
+std::uint64_t bytes_of(const model_files& files) {
+  std::uint64_t bytes = 0;
+  for (const models::mapped_file& file : files) bytes += file.bytes().size();
+  return bytes;
+}
+
+std::uint64_t content_hash(const model_files& files) {
+  const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(), &XXH3_freeState);
+  if (state == nullptr) throw std::bad_alloc();
+  XXH3_64bits_reset(state.get());
+  for (const models::mapped_file& file : files)
+    XXH3_64bits_update(state.get(), file.bytes().data(), file.bytes().size());
+  return XXH3_64bits_digest(state.get());
+}
+
+/// Tells which numbers an answer came from: the files' content, the plan and the kernels.
+std::string fingerprint(const model_files& files, const models::execution_plan& plan, kernels::isa level) {
   char text[64];
-  const auto content = XXH3_64bits(file.bytes().data(), file.bytes().size());
+  const auto content = content_hash(files);
   const char* kv = plan.kv == kernels::kv_type::f32   ? "f32"
                    : plan.kv == kernels::kv_type::f16 ? "f16"
                                                       : "bf16";
@@ -102,9 +147,10 @@ void describe_model(
   const models::model& m = *host.model;
   model_info& info = host.info;
   info.name = options.model_name;
-  if (info.name.empty()) { // the file's own name, without folder and ending
-    const auto slash = options.model_path.find_last_of('/');
-    info.name = slash == std::string::npos ? options.model_path : options.model_path.substr(slash + 1);
+  if (info.name.empty()) { // the file's or folder's own name, without what leads to it and its ending
+    info.name = options.model_path;
+    while (info.name.size() > 1 && info.name.back() == '/') info.name.pop_back();
+    info.name.erase(0, info.name.find_last_of('/') + 1);
     if (info.name.size() > 5 && info.name.ends_with(".gguf")) info.name.resize(info.name.size() - 5);
   }
   info.architecture = m.config.architecture;
@@ -112,7 +158,7 @@ void describe_model(
   info.context = host.context;
   info.vocabulary = m.config.vocab;
   info.layers = m.config.layers;
-  info.end_of_sequence = models::end_of_generation_ids(m.vocabulary);
+  info.end_of_sequence = models::end_of_generation_ids(host.tokenizer->vocab());
   info.has_chat_template = host.chat != nullptr;
   info.kernels = kernels::describe_kernels(*host.program, level) + "; " + host.backend->describe();
   info.system_fingerprint = std::move(fingerprint_text);
@@ -192,12 +238,44 @@ result<std::vector<std::int32_t>> file_host::encode(const prompt& what, std::siz
   return tokenizer->encode(rendered->text, o);
 }
 
+namespace {
+
+/// A template that cannot be read takes chat away, not the model.
+void compile_chat(file_host& host, const std::string& source, const std::string& path) {
+  auto chat = models::chat_template::compile(source);
+  if (chat) {
+    host.chat = std::make_unique<const models::chat_template>(std::move(*chat));
+    return;
+  }
+  log().warn("{}: chat template: {}; chat is off", path, chat.error().message);
+  host.chat_fault = error{
+      errc::bad_template, "the model's chat template cannot be read: " + chat.error().message, "messages", 0};
+}
+
+/// Tokenizer and chat template: of a GGUF file its metadata, of a folder files of their own.
+result<void> load_text(file_host& host, const std::string& path) {
+  if (models::is_folder(path)) {
+    auto text = models::make_tokenizer_from_folder(path);
+    if (!text) return text.error();
+    host.tokenizer = std::move(text->tokenizer);
+    if (text->chat_template) compile_chat(host, *text->chat_template, path);
+    return {};
+  }
+  auto tokenizer = models::make_tokenizer(host.model->vocabulary);
+  if (!tokenizer) return tokenizer.error();
+  host.tokenizer = std::move(*tokenizer);
+  if (host.model->chat_template) compile_chat(host, *host.model->chat_template, path);
+  return {};
+}
+
+} // namespace
+
 host_result load_model_host(const engine_options& options, std::stop_token stop) {
   auto level = wanted_isa(options);
   if (!level) return level.error();
-  auto file = models::mapped_file::open(options.model_path);
-  if (!file) return file.error();
-  const std::uint64_t file_bytes = file->bytes().size();
+  const auto files = map_model_files(options.model_path);
+  if (!files) return files.error();
+  const std::uint64_t file_bytes = bytes_of(*files);
   if (const std::uint64_t available = available_memory(); file_bytes > available)
     return error{
         errc::no_memory,
@@ -218,21 +296,7 @@ host_result load_model_host(const engine_options& options, std::stop_token stop)
   if (!model) return model.error();
   host->model = std::move(*model);
 
-  auto tokenizer = models::make_tokenizer(host->model->vocabulary);
-  if (!tokenizer) return tokenizer.error();
-  host->tokenizer = std::move(*tokenizer);
-  if (host->model->chat_template) {
-    auto chat = models::chat_template::compile(*host->model->chat_template);
-    // A template that cannot be read takes chat away, not the model.
-    if (chat)
-      host->chat = std::make_unique<const models::chat_template>(std::move(*chat));
-    else {
-      log().warn("{}: chat template: {}; chat is off", options.model_path, chat.error().message);
-      host->chat_fault = error{
-          errc::bad_template, "the model's chat template cannot be read: " + chat.error().message, "messages",
-          0};
-    }
-  }
+  if (auto text = load_text(*host, options.model_path); !text) return text.error();
 
   kernels::cpu_backend_options backend_options;
   backend_options.level = *level;
@@ -255,7 +319,7 @@ host_result load_model_host(const engine_options& options, std::stop_token stop)
   host->program = host->model->program;
   // Kernels, not CPUs: machines that run the same ones give the same numbers.
   const kernels::isa highest = kernels::highest_kernel(*host->program, used);
-  describe_model(*host, options, used, fingerprint(*file, host->model->plan, highest));
+  describe_model(*host, options, used, fingerprint(*files, host->model->plan, highest));
   return std::shared_ptr<const model_host>(std::move(host));
 }
 

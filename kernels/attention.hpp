@@ -27,17 +27,25 @@ struct attention_call {
   const std::uint32_t* blocks; ///< [ceil((first_position + rows) / 32)]
   void* scratch;               ///< attention_scratch_bytes(), 64-byte aligned
   const std::byte* after =
-      nullptr; ///< a tile that the thread will probably read next, fetched meanwhile; or null
+      nullptr;              ///< a tile that the thread will probably read next, fetched meanwhile; or null
+  std::uint32_t window = 0; ///< a row reads its last `window` positions, its own included; 0 = all
+  float softcap = 0;        ///< a score s becomes cap * tanh(s / cap), Inf becomes NaN; 0 = none
 };
 
-/// out[row][head] = softmax(scale * q . K[0..position]) . V[0..position].
-/// The row at position p reads positions 0..p only: what else stands in its last block (stale, of another
-/// row, NaN) does not reach it. For one (row, head) the operations and their order depend on p and the
-/// instruction set alone: scores are one chain over head_dim; tiles merge left to right with a running
-/// maximum and sum (the reference makes two plain passes instead); each output is one chain over the
-/// positions of a tile. A NaN or Inf among the read keys or values makes the outputs it meets NaN or Inf.
-/// Thread: any; no allocation.
-/// Source: Milakov & Gimelshein 2018, algorithm 3; Dao et al. 2022, section 3.1.
+/// The first position that the row at `position` reads. (Internal linkage: no function that is compiled for
+/// one instruction set may be the one that other files link.)
+static constexpr std::uint32_t first_read(std::uint32_t position, std::uint32_t window) {
+  return window == 0 || position < window ? 0 : position + 1 - window;
+}
+
+/// out[row][head] = softmax(scale * q . K[first..position]) . V[first..position], first = 0 without a window.
+/// The row at position p reads positions first..p only: what else stands in its first and last block (stale,
+/// of another row, NaN) does not reach it, and blocks before them are not read. For one (row, head) the
+/// operations and their order depend on p and the instruction set alone: scores are one chain over head_dim;
+/// tiles merge left to right with a running maximum and sum (the reference makes two plain passes instead);
+/// each output is one chain over the positions of a tile. A NaN or Inf among the read keys or values makes
+/// the outputs it meets NaN or Inf. Thread: any; no allocation. Source: Milakov & Gimelshein 2018, algorithm
+/// 3; Dao et al. 2022, section 3.1.
 using attention_fn = void(const attention_call& call);
 
 /// Enough for every kernel. `positions`: the longest sequence (first_position + rows).

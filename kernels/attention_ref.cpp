@@ -52,26 +52,32 @@ float value_at(const attention_call& call, std::uint32_t position, std::uint32_t
   return Element::load(v[std::size_t{position % kv_tile_tokens} * call.head_dim + input]);
 }
 
+float capped(float score, float cap) {
+  if (cap <= 0) return score;
+  return std::isfinite(score) ? cap * std::tanh(score / cap) : std::numeric_limits<float>::quiet_NaN();
+}
+
 template<class Element>
 void attend(const attention_call& call) {
   auto* score = static_cast<float*>(call.scratch);
   for (std::uint32_t row = 0; row < call.rows; ++row) {
     const std::uint32_t positions = call.first_position + row + 1;
+    const std::uint32_t first = first_read(positions - 1, call.window);
     for (std::uint32_t head = 0; head < call.group; ++head) {
       const float* q = call.q + row * call.q_stride + std::size_t{head} * call.head_dim;
       float* out = call.out + row * call.out_stride + std::size_t{head} * call.head_dim;
       float peak = -std::numeric_limits<float>::infinity();
-      for (std::uint32_t p = 0; p < positions; ++p) {
+      for (std::uint32_t p = first; p < positions; ++p) {
         float sum = 0;
         for (std::uint32_t i = 0; i < call.head_dim; ++i) sum += q[i] * key_at<Element>(call, p, i);
-        score[p] = sum * call.scale;
+        score[p] = capped(sum * call.scale, call.softcap);
         if (score[p] > peak) peak = score[p]; // a NaN reaches every output through the exponentials
       }
       float total = 0;
-      for (std::uint32_t p = 0; p < positions; ++p) total += score[p] = std::exp(score[p] - peak);
+      for (std::uint32_t p = first; p < positions; ++p) total += score[p] = std::exp(score[p] - peak);
       for (std::uint32_t i = 0; i < call.head_dim; ++i) {
         float sum = 0;
-        for (std::uint32_t p = 0; p < positions; ++p) sum += score[p] * value_at<Element>(call, p, i);
+        for (std::uint32_t p = first; p < positions; ++p) sum += score[p] * value_at<Element>(call, p, i);
         out[i] = sum / total;
       }
     }

@@ -41,8 +41,11 @@ struct step_sequence {
   /// Tokens that the penalties look at: prompt then output; empty unless sampling.penalised().
   std::vector<std::int32_t> history;
   std::uint32_t prompt_tokens = 0; ///< how many of `history` are prompt
-  std::uint32_t top_logprobs = 0;  ///< the most likely tokens to report, 0-20
-  bool logprobs = false;           ///< report the drawn token's log probability
+  /// Positions that the sequence is meant to reach: which frequencies a rope with two sets takes. The same in
+  /// every step of a sequence, or its keys would not fit its queries.
+  std::uint32_t reach = 0;
+  std::uint32_t top_logprobs = 0; ///< the most likely tokens to report, 0-20
+  bool logprobs = false;          ///< report the drawn token's log probability
   /// What must not be drawn in this step; null: any token may be. Shared, because the sequence may be gone
   /// before the step is.
   std::shared_ptr<const token_mask> mask;

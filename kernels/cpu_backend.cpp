@@ -3,6 +3,7 @@
 #include "kernels/cpu_backend.hpp"
 
 #include "kernels/cpu_step.hpp"
+#include "kernels/program_check.hpp"
 #include "runtime/base/checked.hpp"
 #include "runtime/compute_pool.hpp"
 
@@ -101,7 +102,9 @@ class pooled_backend final : public cpu_backend {
     const auto start = std::chrono::steady_clock::now();
     job.answer.step_seq = job.input.step_seq;
     try {
-      if (auto planned = step_.plan(*job.program, job.input, kv_); !planned) {
+      if (auto fits = check_once(job.program); !fits) {
+        fail(job.answer, fits.error().message);
+      } else if (auto planned = step_.plan(*job.program, job.input, kv_); !planned) {
         fail(job.answer, planned.error().message);
       } else {
         compute_->run(step_.phases(), &step_);
@@ -118,8 +121,17 @@ class pooled_backend final : public cpu_backend {
         static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(duration).count());
   }
 
+  /// check_program for a program that was not the last one.
+  result<void> check_once(const std::shared_ptr<const step_program>& program) {
+    if (checked_.lock() == program) return {};
+    auto fits = check_program(*program);
+    if (fits) checked_ = program;
+    return fits;
+  }
+
   const isa level_;
   kv_pool kv_;
+  std::weak_ptr<const step_program> checked_; // dispatcher
   std::unique_ptr<runtime::compute_pool> compute_;
   cpu_step step_;
 };

@@ -26,6 +26,20 @@ struct overloaded : F... {
 template<class... F>
 overloaded(F...) -> overloaded<F...>;
 
+/// The program's distinct rotations.
+std::vector<const rope*> ropes_of(const step_program& program) {
+  std::vector<const rope*> ropes;
+  const auto meet = [&](const rope* rotary) {
+    if (rotary != nullptr && std::find(ropes.begin(), ropes.end(), rotary) == ropes.end())
+      ropes.push_back(rotary);
+  };
+  for (const op& any : program.ops) {
+    if (const auto* qkv = std::get_if<qkv_op>(&any)) meet(qkv->rotary.get());
+    if (const auto* place = std::get_if<place_op>(&any)) meet(place->rotary.get());
+  }
+  return ropes;
+}
+
 error broken(std::string what) {
   return {errc::internal, "step: " + std::move(what), {}, 0};
 }
@@ -43,6 +57,14 @@ std::uint64_t kernel_scratch(const step_program& program, isa level) {
     });
   }
   return largest;
+}
+
+/// No less than the phases that `list_phases` adds.
+std::size_t phase_count(const step_program& program) {
+  constexpr std::size_t of_experts = 7;
+  std::size_t phases = 1;
+  for (const op& any : program.ops) phases += std::holds_alternative<moe_op>(any) ? of_experts : 1;
+  return phases;
 }
 
 /// Heads are finished where they are multiplied, so a tile holds whole heads and whole panels.
@@ -74,7 +96,7 @@ result<void> cpu_step::plan(const step_program& program, const step_input& input
   pool_ = &pool;
   phases_.clear();
   planned_.clear();
-  planned_.reserve(program.ops.size() + 1); // the phases point into it
+  planned_.reserve(phase_count(program)); // the phases point into it
   if (auto checked = check_rows(program, input, pool); !checked) return checked;
   if (auto checked = check_kernels(program); !checked) return checked;
   list_phases(program);
@@ -134,13 +156,21 @@ result<void> cpu_step::check_kernels(const step_program& program) const {
   const auto rows = static_cast<std::uint32_t>(input_->rows.size());
   const auto outputs = static_cast<std::uint32_t>(output_rows_.size());
   const packed_weight* lacking = nullptr;
+  const auto serves = [&](const packed_weight& weight, std::uint32_t m) {
+    return find_mm_kernel(*weight.scheme, m, static_cast<std::uint32_t>(level_)) != nullptr;
+  };
   for (const op& any : program.ops) {
     // Rows are multiplied `row_block` at a time, and what is left.
     const std::uint32_t count = std::holds_alternative<head_op>(any) ? outputs : rows;
+    const bool any_count = std::holds_alternative<moe_op>(any); // as many rows as choose an expert
+    const troupe_quant_scheme* checked = nullptr;
     for_weights(any, [&](const packed_weight& weight) {
+      if (weight.scheme == checked) return;
+      checked = weight.scheme;
       for (const std::uint32_t m : {std::min(count, row_block), count % row_block})
-        if (m != 0 && find_mm_kernel(*weight.scheme, m, static_cast<std::uint32_t>(level_)) == nullptr)
-          lacking = &weight;
+        if (m != 0 && !serves(weight, m)) lacking = &weight;
+      for (std::uint32_t m = 1; any_count && m < std::min(count, row_block); ++m)
+        if (!serves(weight, m)) lacking = &weight;
     });
   }
   if (lacking == nullptr) return {};
@@ -164,12 +194,12 @@ void cpu_step::add(
 }
 
 std::uint32_t
-cpu_step::channels_per_tile(const packed_weight& weight, std::uint32_t rows, std::uint32_t unit) const {
-  const std::uint64_t products = std::uint64_t{rows} * weight.shape.k * unit;
+cpu_step::channels_per_tile(std::uint32_t n, std::uint32_t k, std::uint32_t rows, std::uint32_t unit) const {
+  const std::uint64_t products = std::uint64_t{rows} * k * unit;
   const auto worth = static_cast<std::uint32_t>(div_up(tile_products, std::max<std::uint64_t>(products, 1)));
   // Enough tiles for every worker to find some, but panels side by side for few rows, whose chains would
   // wait.
-  const std::uint32_t balanced = div_up(weight.shape.n, static_cast<std::uint32_t>(workers_.size()) * 4);
+  const std::uint32_t balanced = div_up(n, static_cast<std::uint32_t>(workers_.size()) * 4);
   const std::uint32_t abreast = rows == 1 ? abreast_channels : rows <= 3 ? 2 * TROUPE_PANEL_CHANNELS : 1;
   return round_up(std::max(std::min(worth * unit, balanced), abreast), unit);
 }
@@ -178,13 +208,9 @@ void cpu_step::list_phases(const step_program& program) {
   const auto rows = static_cast<std::uint32_t>(input_->rows.size());
   const auto outputs = static_cast<std::uint32_t>(output_rows_.size());
   const auto count = [&](buffer_id id) { return row_count(id); };
-  ropes_.clear();
   tasks_.clear();
   head_tiles_ = 0;
-  for (const op& any : program.ops)
-    if (const auto* qkv = std::get_if<qkv_op>(&any))
-      if (std::find(ropes_.begin(), ropes_.end(), qkv->rotary.get()) == ropes_.end())
-        ropes_.push_back(qkv->rotary.get());
+  ropes_ = ropes_of(program);
   add<&cpu_step::run_angles>("angles", tiles_of(rows, small_rows), 1, nullptr);
   for (const op& any : program.ops) {
     std::visit(
@@ -200,9 +226,18 @@ void cpu_step::list_phases(const step_program& program) {
               for (const auto& weight : o.weights) tiles += tiles_of(weight->shape.n, channels);
               add<&cpu_step::run_qkv>("qkv", tiles, 1, &o, channels);
             },
+            [&](const place_op& o) { add<&cpu_step::run_place>("place", tiles_of(rows, small_rows), 1, &o); },
             [&](const attention_op& o) {
               if (tasks_.empty()) list_attention_tasks(o);
               add<&cpu_step::run_attention>("attention", static_cast<std::uint32_t>(tasks_.size()), 1, &o);
+            },
+            [&](const linear_op& o) {
+              const std::uint32_t channels =
+                  channels_per_tile(*o.weight, count(o.out), TROUPE_PANEL_CHANNELS);
+              add<&cpu_step::run_linear>("linear", tiles_of(o.weight->shape.n, channels), 1, &o, channels);
+            },
+            [&](const add_op& o) {
+              add<&cpu_step::run_add>("add", tiles_of(count(o.residual), small_rows), 1, &o);
             },
             [&](const linear_add_op& o) {
               const std::uint32_t channels =
@@ -214,6 +249,7 @@ void cpu_step::list_phases(const step_program& program) {
               const std::uint32_t channels = channels_per_tile(*o.gate, count(o.out), TROUPE_PANEL_CHANNELS);
               add<&cpu_step::run_gate_up>("gate_up", tiles_of(o.gate->shape.n, channels), 1, &o, channels);
             },
+            [&](const moe_op& o) { list_expert_phases(o); },
             [&](const select_rows_op& o) {
               add<&cpu_step::run_select>("select", tiles_of(outputs, small_rows), 1, &o);
             },
@@ -229,6 +265,29 @@ void cpu_step::list_phases(const step_program& program) {
     // Without an output the tail of the program has nothing to compute.
     if (outputs == 0 && std::holds_alternative<select_rows_op>(any)) break;
   }
+}
+
+void cpu_step::list_expert_phases(const moe_op& o) {
+  const auto rows = static_cast<std::uint32_t>(input_->rows.size());
+  const std::uint32_t hidden = width_of(o.in);
+  const std::uint32_t row_tiles = div_up(rows, small_rows);
+  // At most so many experts have rows, each of them about so many.
+  const auto busy =
+      static_cast<std::uint32_t>(std::min<std::uint64_t>(o.experts, std::uint64_t{rows} * o.chosen));
+  const auto each = static_cast<std::uint32_t>(div_up(std::uint64_t{rows} * o.chosen, std::uint64_t{busy}));
+  const auto channels = [&](std::uint32_t n, std::uint32_t k, std::uint32_t m) {
+    return channels_per_tile(n, k, m, TROUPE_PANEL_CHANNELS);
+  };
+  const std::uint32_t score = channels(o.experts, hidden, rows);
+  const std::uint32_t gate = channels(o.intermediate, hidden, each);
+  const std::uint32_t down = channels(hidden, o.intermediate, each);
+  add<&cpu_step::run_router>("router", div_up(o.experts, score), 1, &o, score);
+  add<&cpu_step::run_choice>("router", row_tiles, 1, &o);
+  add<&cpu_step::run_grouping>("router", 1, 1, &o);
+  add<&cpu_step::run_gather>("router", row_tiles, 1, &o);
+  add<&cpu_step::run_expert_gate_up>("experts", busy * div_up(o.intermediate, gate), 1, &o, gate);
+  add<&cpu_step::run_expert_down>("experts", busy * div_up(hidden, down), 1, &o, down);
+  add<&cpu_step::run_expert_sum>("experts", row_tiles, 1, &o);
 }
 
 void cpu_step::list_attention_tasks(const attention_op& attention) {
@@ -279,6 +338,8 @@ result<void> cpu_step::size_memory(const step_program& program) {
   const std::size_t products =
       std::size_t{2} * channels * std::min<std::size_t>(rows, row_block) * sizeof(float);
   const std::uint64_t kernel = kernel_scratch(program, level_);
+  for (const op& any : program.ops)
+    if (const auto* moe = std::get_if<moe_op>(&any)) routing_.grow(moe->experts, rows * moe->chosen);
   for (worker_memory& worker : workers_) {
     if (auto grown = grow(worker.products, products); !grown) return grown;
     if (auto grown = grow(worker.kernel, kernel); !grown) return grown;
@@ -299,13 +360,24 @@ std::uint64_t cpu_step::scratch_bytes(
   for (const buffer& b : program.buffers)
     bytes +=
         round_up(std::uint64_t{b.output_rows ? outputs : rows} * b.width * sizeof(float), std::uint64_t{64});
+  std::uint64_t routing = 0;
   for (const op& any : program.ops) {
+    if (const auto* moe = std::get_if<moe_op>(&any)) {
+      // Tiles are of one expert at most, whose matrices are narrower than the residual stream or the gate.
+      const std::uint64_t hidden = program.buffers[moe->in].width;
+      widest = std::max<std::uint64_t>({widest, hidden, moe->intermediate, moe->experts});
+      routing =
+          std::max(routing, sizeof(float) * (std::uint64_t{3} * rows * moe->chosen + 2 * (moe->experts + 1)));
+      continue;
+    }
     for_weights(
         any, [&](const packed_weight& weight) { widest = std::max<std::uint64_t>(widest, weight.shape.n); });
     if (const auto* attention = std::get_if<attention_op>(&any))
       group = std::max(group, attention->heads / attention->kv_heads);
   }
-  bytes += std::uint64_t{rows} * 2 * program.kv.head_dim * sizeof(float);
+  bytes += routing;
+  for (const rope* rotary : ropes_of(program))
+    bytes += round_up(std::uint64_t{rows} * 2 * rotary->dims * sizeof(float), std::uint64_t{64});
   bytes += std::uint64_t{outputs} * div_up<std::uint64_t>(program.vocab, TROUPE_PANEL_CHANNELS) *
            sizeof(logit_peak);
   // A tile is at most a quarter of a worker's share of a matrix, and mostly far less; it holds whole heads.
@@ -320,7 +392,7 @@ std::uint64_t cpu_step::scratch_bytes(
 }
 
 std::uint64_t cpu_step::held_bytes() const noexcept {
-  std::uint64_t bytes = scratch_.size();
+  std::uint64_t bytes = scratch_.size() + routing_.bytes();
   for (const worker_memory& worker : workers_)
     bytes += worker.products.size() + worker.kernel.size() + worker.attention.size();
   return bytes;

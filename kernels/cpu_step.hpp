@@ -64,6 +64,16 @@ class cpu_step {
     const void* of = nullptr;        ///< the op
     std::uint32_t tile_channels = 0; ///< of a multiplication
   };
+  template<class Op>
+  static const Op& op_of(const planned& phase) noexcept {
+    return *static_cast<const Op*>(phase.of);
+  }
+  /// Rows [first, last) of tile `tile` when each has `per_tile`.
+  struct row_range {
+    std::uint32_t first, last;
+    row_range(std::uint32_t tile, std::uint32_t per_tile, std::uint32_t rows) noexcept :
+        first(tile * per_tile), last(rows < first + per_tile ? rows : first + per_tile) {}
+  };
   using tile_fn = void (cpu_step::*)(const planned& phase, std::uint32_t tile, std::uint32_t worker);
 
   /// Rows of one sequence that stand together.
@@ -74,6 +84,20 @@ class cpu_step {
   struct attention_task {
     std::uint32_t run, first, rows, kv_head;
     std::uint64_t cost; // positions read, of all rows
+  };
+  /// Which rows go to which experts, of the mixture that runs.
+  struct expert_routing {
+    std::vector<std::uint32_t> expert; // [rows][chosen], ascending within a row
+    std::vector<float> weight;         // [rows][chosen]
+    std::vector<std::uint32_t> place;  // [rows][chosen] row of moe_op::gathered
+    std::vector<std::uint32_t> first;  // [experts + 1] first row of moe_op::gathered, by expert
+    std::vector<std::uint32_t> active; // [active_count] experts that have rows, ascending
+    std::uint32_t active_count = 0;
+
+    void grow(std::uint32_t experts, std::size_t entries);
+    std::uint64_t bytes() const noexcept {
+      return sizeof(float) * (3 * expert.size() + first.size() + active.size());
+    }
   };
   struct worker_memory {
     aligned_buffer products;  // [row_block][2 * tile channels] f32
@@ -95,7 +119,13 @@ class cpu_step {
   result<void> size_memory(const step_program& program);
   void list_phases(const step_program& program);
   void list_attention_tasks(const attention_op& attention);
-  std::uint32_t channels_per_tile(const packed_weight& weight, std::uint32_t rows, std::uint32_t unit) const;
+  void list_expert_phases(const moe_op& o);
+  /// Output channels of a tile, of `n` in all with `k` inputs each, for `rows` rows; a multiple of `unit`.
+  std::uint32_t
+  channels_per_tile(std::uint32_t n, std::uint32_t k, std::uint32_t rows, std::uint32_t unit) const;
+  std::uint32_t channels_per_tile(const packed_weight& weight, std::uint32_t rows, std::uint32_t unit) const {
+    return channels_per_tile(weight.shape.n, weight.shape.k, rows, unit);
+  }
   template<tile_fn Tile>
   void
   add(const char* name, std::uint32_t tiles, std::uint32_t claim, const void* of,
@@ -118,13 +148,38 @@ class cpu_step {
   void run_embed(const planned& phase, std::uint32_t tile, std::uint32_t worker);
   void run_norm(const planned& phase, std::uint32_t tile, std::uint32_t worker);
   void run_qkv(const planned& phase, std::uint32_t tile, std::uint32_t worker);
+  void run_place(const planned& phase, std::uint32_t tile, std::uint32_t worker);
   void run_attention(const planned& phase, std::uint32_t tile, std::uint32_t worker);
+  void run_linear(const planned& phase, std::uint32_t tile, std::uint32_t worker);
   void run_linear_add(const planned& phase, std::uint32_t tile, std::uint32_t worker);
+  void run_add(const planned& phase, std::uint32_t tile, std::uint32_t worker);
   void run_gate_up(const planned& phase, std::uint32_t tile, std::uint32_t worker);
+  void run_router(const planned& phase, std::uint32_t tile, std::uint32_t worker);
+  void run_choice(const planned& phase, std::uint32_t tile, std::uint32_t worker);
+  void run_grouping(const planned& phase, std::uint32_t tile, std::uint32_t worker);
+  void run_gather(const planned& phase, std::uint32_t tile, std::uint32_t worker);
+  void run_expert_gate_up(const planned& phase, std::uint32_t tile, std::uint32_t worker);
+  void run_expert_down(const planned& phase, std::uint32_t tile, std::uint32_t worker);
+  void run_expert_sum(const planned& phase, std::uint32_t tile, std::uint32_t worker);
   void run_select(const planned& phase, std::uint32_t tile, std::uint32_t worker);
   void run_head(const planned& phase, std::uint32_t tile, std::uint32_t worker);
   void run_sample(const planned& phase, std::uint32_t tile, std::uint32_t worker);
-  void place_head(const qkv_op& qkv, std::uint32_t head, std::uint32_t row, float* x);
+  /// Rotates head `head` of q | k | v at x and puts it where it belongs. `Op`: qkv_op or place_op.
+  template<class Op>
+  void place_head(const Op& o, std::uint32_t head, std::uint32_t row, float* x);
+  /// The products [channel, channel + channels) of q | k | v in one row: bias, norms, then place_head.
+  void
+  finish_heads(const qkv_op& o, std::uint32_t channel, std::uint32_t channels, std::uint32_t row, float* x);
+  void add_to_residual(const float* from, float scale, std::uint32_t count, float* to) {
+    if (scale == 1.0F)
+      kernels_.add(from, count, to);
+    else
+      kernels_.add_scaled(from, scale, count, to);
+  }
+  void apply_gate(
+      gate_activation activation, const float* gate, const float* up, std::uint32_t count, float* out) {
+    (activation == gate_activation::silu ? kernels_.silu_mul : kernels_.gelu_mul)(gate, up, count, out);
+  }
   const float* angles(const rope* rotary, std::uint32_t row) const noexcept;
   void answer(std::uint32_t output, const logit_peak& peak, sampler_scratch& scratch);
   /// The log probability of answer.token, and the most likely tokens: of the logits as the model gave them.
@@ -144,6 +199,7 @@ class cpu_step {
   std::vector<planned> planned_;
   std::vector<runtime::phase> phases_;
   std::vector<row_result> results_;
+  expert_routing routing_;
 
   aligned_buffer scratch_;
   buffer_id logits_ = 0;                   // the head's buffer; it has no rows unless keep_logits_

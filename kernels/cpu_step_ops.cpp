@@ -10,22 +10,6 @@
 
 namespace troupe::kernels {
 
-namespace {
-
-/// Rows [first, last) of tile `tile` when each has `per_tile`.
-struct row_range {
-  std::uint32_t first, last;
-  row_range(std::uint32_t tile, std::uint32_t per_tile, std::uint32_t rows) :
-      first(tile * per_tile), last(std::min(rows, first + per_tile)) {}
-};
-
-template<class Op>
-const Op& op_of(const void* of) {
-  return *static_cast<const Op*>(of);
-}
-
-} // namespace
-
 void cpu_step::multiply(
     const packed_weight& weight, const float* in, std::size_t in_stride, std::uint32_t rows,
     std::uint32_t begin, std::uint32_t end, float* out, std::size_t out_stride, std::uint32_t worker) {
@@ -53,13 +37,14 @@ void cpu_step::run_angles(const planned&, std::uint32_t tile, std::uint32_t) {
     auto* table = reinterpret_cast<float*>(scratch_.data() + angles_offset_[r]);
     for (std::uint32_t row = range.first; row < range.last; ++row) {
       float* cosine = table + std::size_t{row} * 2 * rotary.dims;
-      rope_angles(rotary, input_->rows[row].position, cosine, cosine + rotary.dims);
+      const step_row& at = input_->rows[row];
+      rope_angles(rotary, at.position, cosine, cosine + rotary.dims, input_->sequences[at.sequence].reach);
     }
   }
 }
 
 void cpu_step::run_embed(const planned& phase, std::uint32_t tile, std::uint32_t worker) {
-  const auto& o = op_of<embed_op>(phase.of);
+  const auto& o = op_of<embed_op>(phase);
   const packed_weight& table = *o.table;
   const std::uint32_t width = width_of(o.out);
   const row_range range(tile, small_rows, static_cast<std::uint32_t>(input_->rows.size()));
@@ -69,11 +54,12 @@ void cpu_step::run_embed(const planned& phase, std::uint32_t tile, std::uint32_t
     const std::int32_t status =
         table.scheme->dequantise(&table.shape, table.data.data(), token, token + 1, out, width);
     note(status, table, "reading back", worker);
+    if (o.scale != 1.0F) kernels_.scale_cap(o.scale, 0, width, out);
   }
 }
 
 void cpu_step::run_norm(const planned& phase, std::uint32_t tile, std::uint32_t) {
-  const auto& o = op_of<rms_norm_op>(phase.of);
+  const auto& o = op_of<rms_norm_op>(phase);
   const std::uint32_t width = width_of(o.out);
   const row_range range(tile, small_rows, row_count(o.out));
   for (std::uint32_t row = range.first; row < range.last; ++row) {
@@ -82,27 +68,42 @@ void cpu_step::run_norm(const planned& phase, std::uint32_t tile, std::uint32_t)
   }
 }
 
-void cpu_step::place_head(const qkv_op& qkv, std::uint32_t head, std::uint32_t row, float* x) {
+template<class Op>
+void cpu_step::place_head(const Op& o, std::uint32_t head, std::uint32_t row, float* x) {
   const step_row& at = input_->rows[row];
-  if (head < qkv.heads + qkv.kv_heads) {
-    const float* cosine = angles(qkv.rotary.get(), row);
-    kernels_.rotate(x, cosine, cosine + qkv.rotary->dims, 1, qkv.head_dim, qkv.rotary->dims);
+  if (head < o.heads + o.kv_heads && o.rotary != nullptr) {
+    const rope& rotary = *o.rotary;
+    const float* cosine = angles(&rotary, row);
+    const auto rotate = rotary.pairs == rope_pairs::halves ? kernels_.rotate_halves : kernels_.rotate;
+    rotate(x, cosine, cosine + rotary.dims, 1, o.head_dim, rotary.dims);
   }
-  if (head < qkv.heads) {
-    float* q = rows_of(qkv.q) + std::size_t{row} * width_of(qkv.q) + std::size_t{head} * qkv.head_dim;
-    std::memcpy(q, x, qkv.head_dim * sizeof(float));
+  if (head < o.heads) {
+    float* q = rows_of(o.q) + std::size_t{row} * width_of(o.q) + std::size_t{head} * o.head_dim;
+    std::memcpy(q, x, o.head_dim * sizeof(float));
     return;
   }
-  const bool key = head < qkv.heads + qkv.kv_heads;
-  const std::uint32_t kv_head = (head - qkv.heads) % qkv.kv_heads;
+  const bool key = head < o.heads + o.kv_heads;
+  const std::uint32_t kv_head = (head - o.heads) % o.kv_heads;
   const std::uint32_t block = input_->sequences[at.sequence].blocks[at.position / kv_tile_tokens];
-  std::byte* place = pool_->tiles(qkv.layer, kv_head) + block * pool_->tile_stride();
+  std::byte* place = pool_->tiles(o.layer, kv_head) + block * pool_->tile_stride();
   const kv_functions& cache = kernels_.attention->of[static_cast<std::size_t>(pool_->layout.type)];
-  (key ? cache.write_key : cache.write_value)(x, qkv.head_dim, at.position % kv_tile_tokens, place);
+  (key ? cache.write_key : cache.write_value)(x, o.head_dim, at.position % kv_tile_tokens, place);
+}
+
+void cpu_step::finish_heads(
+    const qkv_op& o, std::uint32_t channel, std::uint32_t channels, std::uint32_t row, float* x) {
+  if (!o.bias.empty()) kernels_.add(o.bias.data() + channel, channels, x);
+  for (std::uint32_t c = 0; c < channels; c += o.head_dim) {
+    const std::uint32_t head = (channel + c) / o.head_dim;
+    const auto& norm = head < o.heads ? o.q_norm : o.k_norm;
+    if (head < o.heads + o.kv_heads && !norm.empty())
+      kernels_.rms_norm(x + c, norm.data(), o.norm_epsilon, o.head_dim, x + c);
+    place_head(o, head, row, x + c);
+  }
 }
 
 void cpu_step::run_qkv(const planned& phase, std::uint32_t tile, std::uint32_t worker) {
-  const auto& o = op_of<qkv_op>(phase.of);
+  const auto& o = op_of<qkv_op>(phase);
   // Tiles count through the matrices in order; `before` channels stand in the matrices passed.
   std::uint32_t before = 0;
   std::size_t w = 0;
@@ -121,14 +122,25 @@ void cpu_step::run_qkv(const planned& phase, std::uint32_t tile, std::uint32_t w
     const float* in = rows_of(o.in) + std::size_t{first} * hidden;
     multiply(weight, in, hidden, count, begin, end, products, channels, worker);
     for (std::uint32_t row = 0; row < count; ++row)
-      for (std::uint32_t c = 0; c < channels; c += o.head_dim)
-        place_head(
-            o, (before + begin + c) / o.head_dim, first + row, products + std::size_t{row} * channels + c);
+      finish_heads(o, before + begin, channels, first + row, products + std::size_t{row} * channels);
+  }
+}
+
+void cpu_step::run_place(const planned& phase, std::uint32_t tile, std::uint32_t) {
+  const auto& o = op_of<place_op>(phase);
+  const std::uint32_t q = o.heads * o.head_dim, kv = o.kv_heads * o.head_dim;
+  const row_range range(tile, small_rows, static_cast<std::uint32_t>(input_->rows.size()));
+  for (std::uint32_t row = range.first; row < range.last; ++row) {
+    float* x = rows_of(o.qkv) + std::size_t{row} * width_of(o.qkv);
+    if (!o.q_norm.empty()) kernels_.rms_norm(x, o.q_norm.data(), o.norm_epsilon, q, x);
+    if (!o.k_norm.empty()) kernels_.rms_norm(x + q, o.k_norm.data(), o.norm_epsilon, kv, x + q);
+    for (std::uint32_t head = 0; head < o.heads + 2 * o.kv_heads; ++head)
+      place_head(o, head, row, x + std::size_t{head} * o.head_dim);
   }
 }
 
 void cpu_step::run_attention(const planned& phase, std::uint32_t tile, std::uint32_t worker) {
-  const auto& o = op_of<attention_op>(phase.of);
+  const auto& o = op_of<attention_op>(phase);
   const attention_task& task = tasks_[tile];
   const run& of = runs_[task.run];
   const std::uint32_t group = o.heads / o.kv_heads, width = width_of(o.q), out_width = width_of(o.out);
@@ -136,7 +148,9 @@ void cpu_step::run_attention(const planned& phase, std::uint32_t tile, std::uint
   const std::byte* after = nullptr; // the task in the next place is probably this worker's too
   if (tile + 1 < tasks_.size()) {
     const attention_task& next = tasks_[tile + 1];
-    const std::uint32_t block = input_->sequences[runs_[next.run].sequence].blocks.front();
+    const run& its = runs_[next.run];
+    const std::uint32_t first = first_read(its.first_position + next.first, o.window);
+    const std::uint32_t block = input_->sequences[its.sequence].blocks[first / kv_tile_tokens];
     after = pool_->tiles(o.layer, next.kv_head) + block * pool_->tile_stride();
   }
   const attention_call call{
@@ -153,12 +167,41 @@ void cpu_step::run_attention(const planned& phase, std::uint32_t tile, std::uint
       pool_->tile_stride(),
       input_->sequences[of.sequence].blocks.data(),
       workers_[worker].attention.data(),
-      after};
+      after,
+      o.window,
+      o.softcap};
   kernels_.attention->of[static_cast<std::size_t>(pool_->layout.type)].attention(call);
 }
 
+void cpu_step::run_linear(const planned& phase, std::uint32_t tile, std::uint32_t worker) {
+  const auto& o = op_of<linear_op>(phase);
+  const std::uint32_t begin = tile * phase.tile_channels;
+  const std::uint32_t end = std::min(o.weight->shape.n, begin + phase.tile_channels);
+  const std::uint32_t in_width = width_of(o.in), width = width_of(o.out), rows = row_count(o.out);
+  for (std::uint32_t first = 0; first < rows; first += row_block) {
+    const std::uint32_t count = std::min(row_block, rows - first);
+    float* out = rows_of(o.out) + std::size_t{first} * width + o.first + begin;
+    multiply(
+        *o.weight, rows_of(o.in) + std::size_t{first} * in_width, in_width, count, begin, end, out, width,
+        worker);
+    if (o.bias.empty()) continue;
+    for (std::uint32_t row = 0; row < count; ++row)
+      kernels_.add(o.bias.data() + begin, end - begin, out + std::size_t{row} * width);
+  }
+}
+
+void cpu_step::run_add(const planned& phase, std::uint32_t tile, std::uint32_t) {
+  const auto& o = op_of<add_op>(phase);
+  const std::uint32_t width = width_of(o.residual);
+  const row_range range(tile, small_rows, row_count(o.residual));
+  for (std::uint32_t row = range.first; row < range.last; ++row) {
+    const std::size_t at = std::size_t{row} * width;
+    add_to_residual(rows_of(o.in) + at, o.scale, width, rows_of(o.residual) + at);
+  }
+}
+
 void cpu_step::run_linear_add(const planned& phase, std::uint32_t tile, std::uint32_t worker) {
-  const auto& o = op_of<linear_add_op>(phase.of);
+  const auto& o = op_of<linear_add_op>(phase);
   const std::uint32_t begin = tile * phase.tile_channels;
   const std::uint32_t end = std::min(o.weight->shape.n, begin + phase.tile_channels), channels = end - begin;
   const std::uint32_t in_width = width_of(o.in), width = width_of(o.residual);
@@ -168,35 +211,40 @@ void cpu_step::run_linear_add(const planned& phase, std::uint32_t tile, std::uin
     const std::uint32_t count = std::min(row_block, rows - first);
     const float* in = rows_of(o.in) + std::size_t{first} * in_width;
     multiply(*o.weight, in, in_width, count, begin, end, products, channels, worker);
-    for (std::uint32_t row = 0; row < count; ++row)
-      kernels_.add(
-          products + std::size_t{row} * channels, channels,
-          rows_of(o.residual) + std::size_t{first + row} * width + begin);
+    for (std::uint32_t row = 0; row < count; ++row) {
+      float* product = products + std::size_t{row} * channels;
+      if (!o.bias.empty()) kernels_.add(o.bias.data() + begin, channels, product);
+      add_to_residual(
+          product, o.scale, channels, rows_of(o.residual) + std::size_t{first + row} * width + begin);
+    }
   }
 }
 
 void cpu_step::run_gate_up(const planned& phase, std::uint32_t tile, std::uint32_t worker) {
-  const auto& o = op_of<gate_up_op>(phase.of);
+  const auto& o = op_of<gate_up_op>(phase);
   const std::uint32_t begin = tile * phase.tile_channels;
   const std::uint32_t end = std::min(o.gate->shape.n, begin + phase.tile_channels), channels = end - begin;
   const std::uint32_t in_width = width_of(o.in), width = width_of(o.out), rows = row_count(o.out);
-  auto* gate = reinterpret_cast<float*>(workers_[worker].products.data());
-  float* up = gate + std::size_t{std::min(row_block, rows)} * channels;
+  auto* gates = reinterpret_cast<float*>(workers_[worker].products.data());
+  float* up = gates + std::size_t{std::min(row_block, rows)} * channels;
   for (std::uint32_t first = 0; first < rows; first += row_block) {
     const std::uint32_t count = std::min(row_block, rows - first);
     const float* in = rows_of(o.in) + std::size_t{first} * in_width;
-    multiply(*o.gate, in, in_width, count, begin, end, gate, channels, worker);
+    multiply(*o.gate, in, in_width, count, begin, end, gates, channels, worker);
     multiply(*o.up, in, in_width, count, begin, end, up, channels, worker);
     for (std::uint32_t row = 0; row < count; ++row) {
       const std::size_t at = std::size_t{row} * channels;
-      kernels_.silu_mul(
-          gate + at, up + at, channels, rows_of(o.out) + std::size_t{first + row} * width + begin);
+      if (!o.gate_bias.empty()) kernels_.add(o.gate_bias.data() + begin, channels, gates + at);
+      if (!o.up_bias.empty()) kernels_.add(o.up_bias.data() + begin, channels, up + at);
+      apply_gate(
+          o.activation, gates + at, up + at, channels,
+          rows_of(o.out) + std::size_t{first + row} * width + begin);
     }
   }
 }
 
 void cpu_step::run_select(const planned& phase, std::uint32_t tile, std::uint32_t) {
-  const auto& o = op_of<select_rows_op>(phase.of);
+  const auto& o = op_of<select_rows_op>(phase);
   const std::uint32_t width = width_of(o.out);
   const row_range range(tile, small_rows, static_cast<std::uint32_t>(output_rows_.size()));
   for (std::uint32_t output = range.first; output < range.last; ++output)
@@ -206,7 +254,7 @@ void cpu_step::run_select(const planned& phase, std::uint32_t tile, std::uint32_
 }
 
 void cpu_step::run_head(const planned& phase, std::uint32_t tile, std::uint32_t worker) {
-  const auto& o = op_of<head_op>(phase.of);
+  const auto& o = op_of<head_op>(phase);
   const std::uint32_t begin = tile * phase.tile_channels;
   const std::uint32_t end = std::min(o.weight->shape.n, begin + phase.tile_channels), channels = end - begin;
   const std::uint32_t width = width_of(o.in), vocab = width_of(o.logits);
@@ -221,6 +269,8 @@ void cpu_step::run_head(const planned& phase, std::uint32_t tile, std::uint32_t 
     multiply(
         *o.weight, rows_of(o.in) + std::size_t{first} * width, width, count, begin, end, out, stride, worker);
     for (std::uint32_t row = 0; row < count; ++row) {
+      if (o.scale != 1.0F || o.softcap > 0)
+        kernels_.scale_cap(o.scale, o.softcap, channels, out + row * stride);
       logit_peak peak = kernels_.find_peak(out + row * stride, channels);
       peak.index += begin;
       peaks[std::size_t{first + row} * head_tiles_ + tile] = peak;

@@ -23,12 +23,22 @@ struct buffer {
   bool output_rows = false; ///< one row per row that wants an output, instead of one per row of the step
 };
 
-/// Rotary embedding (Su et al. 2021, RoFormer, eq. 34). Pairs are adjacent elements (2i, 2i+1), as GGUF
-/// stores `llama`.
+/// Which elements of a head turn together.
+enum class rope_pairs : std::uint8_t {
+  adjacent, ///< (2i, 2i + 1), as GGUF stores `llama`
+  halves,   ///< (i, i + dims / 2), as Hugging Face stores every model ("NEOX")
+};
+
+/// Rotary embedding (Su et al. 2021, RoFormer, eq. 34).
 struct rope {
   std::uint32_t dims = 0;               ///< rotated elements of each head, even, <= head_dim
   std::vector<float> inverse_frequency; ///< [dims / 2], radians per position
   float attention_factor = 1.0F;        ///< multiplies sine and cosine
+  rope_pairs pairs = rope_pairs::adjacent;
+  /// LongRoPE (Ding et al. 2024): what takes the place of inverse_frequency, at all positions, in a sequence
+  /// whose step_sequence::reach exceeds `original_context`; [dims / 2], or empty: there is one set only.
+  std::vector<float> long_inverse_frequency;
+  std::uint32_t original_context = 0;
 };
 
 /// Element type of the keys and values in the cache. `f32` is the reference path.
@@ -50,10 +60,11 @@ struct kv_layout {
   }
 };
 
-/// out[row] = table[token of the row]. table: [vocab, width].
+/// out[row] = table[token of the row] * scale. table: [vocab, width].
 struct embed_op {
   std::shared_ptr<const packed_weight> table;
   buffer_id out;
+  float scale = 1.0F; ///< sqrt(hidden) of Gemma, embedding_multiplier of Granite
 };
 
 /// out = in / sqrt(mean(in^2) + epsilon) * weight (Zhang & Sennrich 2019, eq. 4).
@@ -64,41 +75,112 @@ struct rms_norm_op {
   buffer_id out;
 };
 
-/// q | k | v = in @ W^T, rotate q and k at the row's position, write k and v to the row's place in the cache.
+/// q | k | v = in @ W^T + bias, normalise each head of q and k, rotate them at the row's position, write k
+/// and v to the row's place in the cache.
 struct qkv_op {
   buffer_id in;                                              ///< [rows, hidden]
   std::vector<std::shared_ptr<const packed_weight>> weights; ///< one merged [q + k + v, hidden], or three
   std::uint32_t heads, kv_heads, head_dim;
-  std::shared_ptr<const rope> rotary;
-  std::uint32_t layer; ///< of the KV layout
-  buffer_id q;         ///< out: [rows, heads * head_dim], rotated
+  std::shared_ptr<const rope> rotary; ///< null: no rotation (NoPE)
+  std::uint32_t layer;                ///< of the KV layout
+  buffer_id q;                        ///< out: [rows, heads * head_dim], rotated
+  std::vector<float> bias;            ///< [(heads + 2 kv_heads) * head_dim] in the order q, k, v; or empty
+  std::vector<float> q_norm, k_norm;  ///< [head_dim], as rms_norm_op; or empty
+  float norm_epsilon = 0;
 };
 
-/// Causal attention of each row over positions [0, its position] of its sequence (grouped queries share a KV
-/// head). KV is walked in tiles at fixed absolute block boundaries, merged left to right with a running
-/// maximum and sum (Milakov & Gimelshein 2018; Dao et al. 2022, section 3.1), so that the result is the same
-/// whatever the batch.
+/// The end of qkv_op for rows that linear_op has made, where q and k are normalised over all their heads
+/// together (OLMo 2): normalise, rotate, write k and v to the cache. Changes `qkv` in place.
+struct place_op {
+  buffer_id qkv; ///< [rows, (heads + 2 kv_heads) * head_dim], q, k, v
+  std::uint32_t heads, kv_heads, head_dim;
+  std::shared_ptr<const rope> rotary; ///< null: no rotation
+  std::uint32_t layer;
+  buffer_id q;               ///< out: [rows, heads * head_dim], rotated
+  std::vector<float> q_norm; ///< [heads * head_dim], one norm over them all; or empty
+  std::vector<float> k_norm; ///< [kv_heads * head_dim], likewise
+  float norm_epsilon = 0;
+};
+
+/// Causal attention of each row over positions [0, its position] of its sequence, or the last `window` of
+/// them (grouped queries share a KV head). KV is walked in tiles at fixed absolute block boundaries, merged
+/// left to right with a running maximum and sum (Milakov & Gimelshein 2018; Dao et al. 2022, section 3.1), so
+/// that the result is the same whatever the batch.
 struct attention_op {
   buffer_id q; ///< [rows, heads * head_dim]
   std::uint32_t heads, kv_heads, head_dim;
   float scale; ///< multiplies every score
   std::uint32_t layer;
-  buffer_id out; ///< [rows, heads * head_dim]
+  buffer_id out;            ///< [rows, heads * head_dim]
+  std::uint32_t window = 0; ///< the row at p reads positions (p - window, p]; 0 = all
+  float softcap = 0;        ///< scores become cap * tanh(score / cap); 0 = as they are
 };
 
-/// residual += in @ W^T.
+/// out[first ..] = in @ W^T + bias.
+struct linear_op {
+  buffer_id in;
+  std::shared_ptr<const packed_weight> weight; ///< [n, in width]
+  buffer_id out;                               ///< [rows, >= first + n]; other elements stay as they are
+  std::uint32_t first = 0;                     ///< element of `out` that the first channel goes to
+  std::vector<float> bias;                     ///< [n], or empty
+};
+
+/// residual += scale * (in @ W^T + bias).
 struct linear_add_op {
   buffer_id in;
   std::shared_ptr<const packed_weight> weight; ///< [hidden, in width]
   buffer_id residual;                          ///< [rows, hidden], in place
+  std::vector<float> bias;                     ///< [hidden], or empty
+  float scale = 1.0F;                          ///< residual_multiplier of Granite
 };
 
-/// out = silu(in @ Wg^T) * (in @ Wu^T) (Shazeer 2020, SwiGLU).
+/// residual += scale * in. For what is normalised before it is added (Gemma 2 and 3, OLMo 2).
+struct add_op {
+  buffer_id in;
+  buffer_id residual; ///< as wide as `in`, in place
+  float scale = 1.0F;
+};
+
+/// The function of a gated layer.
+enum class gate_activation : std::uint8_t {
+  silu,      ///< x / (1 + exp(-x))
+  gelu_tanh, ///< x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))) (Hendrycks & Gimpel 2016)
+};
+
+/// out = activation(in @ Wg^T + bg) * (in @ Wu^T + bu) (Shazeer 2020, SwiGLU and GEGLU).
 struct gate_up_op {
   buffer_id in;
   std::shared_ptr<const packed_weight> gate; ///< [intermediate, hidden]
   std::shared_ptr<const packed_weight> up;   ///< [intermediate, hidden]
   buffer_id out;                             ///< [rows, intermediate]
+  gate_activation activation = gate_activation::silu;
+  std::vector<float> gate_bias, up_bias; ///< [intermediate], or empty
+};
+
+/// A mixture of experts in the place of the gated layer (Shazeer et al. 2017; Fedus et al. 2022):
+///   p = softmax(in @ Wr^T) over all experts; the `chosen` largest of a row, of equal ones the lower index;
+///   w = their p, with `normalise` divided by their sum (which is the softmax over them alone);
+///   residual += w_e * (activation(in @ Wg_e^T) * (in @ Wu_e^T)) @ Wd_e^T for each chosen e, in order of e.
+/// The rows that chose an expert are multiplied together; neither that nor the order of the sum depends on
+/// the batch. A row whose router scores are not finite becomes NaN.
+struct moe_op {
+  using matrices = std::vector<std::shared_ptr<const packed_weight>>;
+
+  buffer_id in;                                ///< [rows, hidden]
+  std::shared_ptr<const packed_weight> router; ///< [experts, hidden]
+  /// Matrix i of a list holds experts [i * s, (i + 1) * s), s = experts / size of the list, one after the
+  /// other along the output channels: one matrix for all, or one each. With s > 1 the channels of an expert
+  /// must be a multiple of TROUPE_PANEL_CHANNELS.
+  matrices gate, up;             ///< each expert [intermediate, hidden]
+  matrices down;                 ///< each expert [hidden, intermediate]
+  std::uint32_t experts, chosen; ///< 1 <= chosen <= experts
+  std::uint32_t intermediate;    ///< of one expert
+  buffer_id scores;              ///< scratch: [rows, experts]
+  buffer_id gathered;            ///< scratch: [rows, chosen * hidden]
+  buffer_id gated;               ///< scratch: [rows, chosen * intermediate]
+  buffer_id residual;            ///< [rows, hidden], in place
+  bool normalise = true;
+  gate_activation activation = gate_activation::silu;
 };
 
 /// Copies the rows that want an output. Everything after it runs on those rows only.
@@ -107,11 +189,13 @@ struct select_rows_op {
   buffer_id out; ///< output_rows
 };
 
-/// logits = in @ W^T.
+/// logits = in @ W^T * scale, capped.
 struct head_op {
   buffer_id in;                                ///< output_rows, [.., hidden]
   std::shared_ptr<const packed_weight> weight; ///< [vocab, hidden]
   buffer_id logits;                            ///< output_rows, [.., vocab]
+  float scale = 1.0F;                          ///< > 0; 1 / logits_scaling of Granite
+  float softcap = 0;                           ///< logits become cap * tanh(logit / cap); 0 = as they are
 };
 
 /// Draws one token per output row that wants one, as its sequence's sampling_params say.
@@ -120,18 +204,24 @@ struct sample_op {
 };
 
 using op = std::variant<
-    embed_op, rms_norm_op, qkv_op, attention_op, linear_add_op, gate_up_op, select_rows_op, head_op,
-    sample_op>;
+    embed_op, rms_norm_op, qkv_op, place_op, attention_op, linear_op, linear_add_op, add_op, gate_up_op,
+    moe_op, select_rows_op, head_op, sample_op>;
 
 /// Calls `f` with each matrix that the op multiplies by, in the order of their channels.
 template<class F>
 void for_weights(const op& any, F f) {
   if (const auto* qkv = std::get_if<qkv_op>(&any))
     for (const auto& weight : qkv->weights) f(*weight);
+  if (const auto* linear = std::get_if<linear_op>(&any)) f(*linear->weight);
   if (const auto* linear = std::get_if<linear_add_op>(&any)) f(*linear->weight);
   if (const auto* gate_up = std::get_if<gate_up_op>(&any)) {
     f(*gate_up->gate);
     f(*gate_up->up);
+  }
+  if (const auto* moe = std::get_if<moe_op>(&any)) {
+    f(*moe->router);
+    for (const auto* list : {&moe->gate, &moe->up, &moe->down})
+      for (const auto& weight : *list) f(*weight);
   }
   if (const auto* head = std::get_if<head_op>(&any)) f(*head->weight);
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 namespace troupe::models {
@@ -31,6 +32,9 @@ struct ggml_type_info {
 
 /// Null for a number that no version of the format defines.
 const ggml_type_info* find_ggml_type(std::uint32_t number) noexcept;
+
+/// "F32, F16, Q4_0, ...": the names of all types that have a scheme, for messages.
+std::string runnable_types();
 
 /// For a type that a `gguf_file` has accepted.
 const ggml_type_info& type_info(ggml_type type) noexcept;

@@ -172,10 +172,6 @@ result<gguf_file> gguf_file::parse(std::span<const std::byte> bytes, std::string
   return file;
 }
 
-error gguf_file::fail(std::string message, errc code) const {
-  return {code, name_ + ": " + std::move(message), {}, 0};
-}
-
 const gguf_value* gguf_file::find_value(std::string_view key) const noexcept {
   const auto before = [this](std::uint32_t index, std::string_view wanted) {
     return values_[index].key < wanted;
@@ -190,11 +186,6 @@ const gguf_tensor* gguf_file::find_tensor(std::string_view name) const noexcept 
   };
   const auto found = std::lower_bound(tensors_by_name_.begin(), tensors_by_name_.end(), name, before);
   return found == tensors_by_name_.end() || tensors_[*found].name != name ? nullptr : &tensors_[*found];
-}
-
-result<const gguf_tensor*> gguf_file::tensor(std::string_view name) const {
-  if (const gguf_tensor* found = find_tensor(name)) return found;
-  return fail("tensor '" + std::string(name) + "' is missing");
 }
 
 template<class T>
@@ -289,13 +280,6 @@ TROUPE_GGUF_GETTERS(float)
 TROUPE_GGUF_GETTERS(double)
 TROUPE_GGUF_GETTERS(std::string_view)
 #undef TROUPE_GGUF_GETTERS
-
-std::string describe(const gguf_tensor& tensor) {
-  std::string text(type_info(tensor.type).name);
-  for (std::uint32_t d = 0; d < tensor.rank; ++d)
-    text += (d == 0 ? " [" : ", ") + std::to_string(tensor.ne[d]);
-  return text + "]";
-}
 
 std::string describe(const gguf_value& value) {
   constexpr std::size_t longest_text = 80;

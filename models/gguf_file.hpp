@@ -2,8 +2,8 @@
 // Reader of GGUF model files, versions 2 and 3.
 #pragma once
 
-#include "models/ggml_type.hpp"
 #include "models/mapped_file.hpp"
+#include "models/tensor_source.hpp"
 #include "runtime/base/error.hpp"
 
 #include <array>
@@ -47,22 +47,15 @@ struct gguf_value {
       bytes; ///< encoded elements; in an array of strings each has its u64 length in front
 };
 
-/// One tensor. `ne[0]` is the row length (inputs), the fastest index; unused dimensions are 1.
-struct gguf_tensor {
-  std::string_view name;
-  ggml_type type;
-  std::uint32_t rank; ///< 1..4
-  std::array<std::uint64_t, 4> ne;
-  std::uint64_t elements;          ///< product of ne
-  std::span<const std::byte> data; ///< exactly the tensor's bytes; aligned as the file says
-};
+/// One tensor; `data` is aligned as the file says.
+using gguf_tensor = model_tensor;
 
 /// An open model file. Everything it hands out points into the mapping and lives as long as the file object.
 /// `open` believes nothing: counts, lengths, types, alignment, extents and overlaps are checked there, and
 /// what it allocates is bounded by a small multiple of the file's size. Move-only. Thread: any reader.
 /// Errors: every message starts with the file's name and names the key or tensor at fault.
 /// Source: ggml, docs/gguf.md.
-class gguf_file {
+class gguf_file final : public tensor_source {
  public:
   /// Errors: those of mapped_file::open; bad_file; unsupported for big-endian, other versions and split
   /// files.
@@ -71,7 +64,7 @@ class gguf_file {
   /// The same on bytes that the caller keeps alive; `name` is for messages.
   static result<gguf_file> parse(std::span<const std::byte> bytes, std::string name);
 
-  const std::string& name() const noexcept { return name_; }
+  const std::string& name() const noexcept override { return name_; }
   std::uint32_t version() const noexcept { return version_; }
   std::uint32_t alignment() const noexcept { return alignment_; }
   std::uint64_t file_bytes() const noexcept { return bytes_.size(); }
@@ -79,12 +72,10 @@ class gguf_file {
   /// In file order.
   std::span<const gguf_value> metadata() const noexcept { return values_; }
   /// In file order; empty for a file that holds a vocabulary only.
-  std::span<const gguf_tensor> tensors() const noexcept { return tensors_; }
+  std::span<const gguf_tensor> tensors() const noexcept override { return tensors_; }
 
   const gguf_value* find_value(std::string_view key) const noexcept;
-  const gguf_tensor* find_tensor(std::string_view name) const noexcept;
-  /// Errors: bad_file when there is no such tensor.
-  result<const gguf_tensor*> tensor(std::string_view name) const;
+  const gguf_tensor* find_tensor(std::string_view name) const noexcept override;
 
   /// A scalar. T: bool, std::int32_t, std::uint32_t, std::int64_t, std::uint64_t, float, double,
   /// std::string_view. Any integer type of the file serves any integer T that can hold the value; f32 and f64
@@ -101,9 +92,6 @@ class gguf_file {
   result<std::vector<T>> get_array(std::string_view key) const;
   template<class T>
   result<std::optional<std::vector<T>>> find_array(std::string_view key) const;
-
-  /// `code` with this file's name in front of `message`.
-  error fail(std::string message, errc code = errc::bad_file) const;
 
  private:
   friend class gguf_parser;
@@ -123,9 +111,6 @@ class gguf_file {
   std::vector<std::uint32_t> values_by_key_;   // indices, sorted
   std::vector<std::uint32_t> tensors_by_name_; // indices, sorted
 };
-
-/// "Q4_1 [576, 1536]": for messages and `inspect`.
-std::string describe(const gguf_tensor& tensor);
 
 /// One line for `inspect`: scalars in full, long strings and arrays shortened, control characters escaped.
 std::string describe(const gguf_value& value);

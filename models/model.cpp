@@ -1,174 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loading: which tensors a Llama file must hold, and what becomes of them.
+// Loading: from an open file to packed weights and a program.
 #include "models/model.hpp"
 
 #include "kernels/dense_schemes.hpp"
 #include "kernels/kv_range.hpp"
+#include "models/model_tensors.hpp"
 #include "models/vocabulary_gguf.hpp"
 #include "models/weight_conversion.hpp"
 
 #include <algorithm>
 #include <new>
-#include <set>
 
 namespace troupe::models {
 
 namespace {
 
-/// Finds tensors by name, checks their shape, and remembers which were taken.
-class tensor_taker {
- public:
-  explicit tensor_taker(const gguf_file& file) : file_(file) {}
-
-  /// A matrix [n, k].
-  result<const gguf_tensor*> matrix(const std::string& name, std::uint64_t n, std::uint64_t k) {
-    const auto found = file_.tensor(name);
-    if (!found) return found.error();
-    const gguf_tensor& tensor = **found;
-    if (tensor.rank != 2 || tensor.ne[0] != k || tensor.ne[1] != n)
-      return file_.fail(
-          "tensor '" + name + "' is " + describe(tensor) + "; [" + std::to_string(k) + ", " +
-          std::to_string(n) + "] is needed");
-    taken_.insert(tensor.name);
-    return &tensor;
-  }
-
-  result<std::vector<float>> vector(const std::string& name, std::uint64_t count) {
-    auto numbers = load_vector(file_, name, count);
-    if (numbers) taken_.insert(file_.find_tensor(name)->name);
-    return numbers;
-  }
-
-  bool has(std::string_view name) const { return file_.find_tensor(name) != nullptr; }
-
-  /// A tensor that nobody takes means a computation that is not built (biases, head norms): refuse it.
-  result<void> check_all_taken() const {
-    for (const gguf_tensor& tensor : file_.tensors())
-      if (taken_.find(tensor.name) == taken_.end())
-        return file_.fail(
-            "tensor '" + std::string(tensor.name) + "' has no place in a llama model as built here",
-            errc::unsupported);
-    return {};
-  }
-
- private:
-  const gguf_file& file_;
-  std::set<std::string_view> taken_;
-};
-
-/// The requests of a whole model, and where each answer goes.
-struct weight_list {
-  std::vector<weight_request> requests;
-  std::vector<shared_weight*> places;
-
-  void add(std::vector<const gguf_tensor*> parts, shared_weight& place, bool alone = false) {
-    requests.push_back({std::move(parts), alone});
-    places.push_back(&place);
-  }
-};
-
-result<void> list_qkv(
-    tensor_taker& take, const model_config& config, const std::string& prefix, layer_weights& layer,
-    bool alone, weight_list& list) {
-  const std::uint64_t q_width = std::uint64_t{config.heads} * config.head_dim;
-  const std::uint64_t kv_width = std::uint64_t{config.kv_heads} * config.head_dim;
-  const auto q = take.matrix(prefix + "attn_q.weight", q_width, config.hidden);
-  if (!q) return q.error();
-  const auto k = take.matrix(prefix + "attn_k.weight", kv_width, config.hidden);
-  if (!k) return k.error();
-  const auto v = take.matrix(prefix + "attn_v.weight", kv_width, config.hidden);
-  if (!v) return v.error();
-  const std::vector<const gguf_tensor*> parts{*q, *k, *v};
-  const bool merged = can_merge(parts);
-  layer.qkv.resize(merged ? 1 : 3);
-  if (merged) {
-    list.add(parts, layer.qkv[0], alone);
-  } else {
-    for (std::size_t i = 0; i < parts.size(); ++i) list.add({parts[i]}, layer.qkv[i], alone);
-  }
-  return {};
-}
-
-result<void> list_layer(
-    tensor_taker& take, const model_config& config, std::uint32_t index, layer_weights& layer, bool alone,
-    weight_list& list) {
-  const std::string prefix = "blk." + std::to_string(index) + '.';
-  auto attention_norm = take.vector(prefix + "attn_norm.weight", config.hidden);
-  if (!attention_norm) return attention_norm.error();
-  auto ffn_norm = take.vector(prefix + "ffn_norm.weight", config.hidden);
-  if (!ffn_norm) return ffn_norm.error();
-  layer.attention_norm = std::move(*attention_norm);
-  layer.ffn_norm = std::move(*ffn_norm);
-  if (auto listed = list_qkv(take, config, prefix, layer, alone, list); !listed) return listed;
-  struct {
-    const char* suffix;
-    std::uint64_t n, k;
-    shared_weight& place;
-  } const matrices[] = {
-      {"attn_output.weight", config.hidden, std::uint64_t{config.heads} * config.head_dim,
-       layer.attention_output},
-      {"ffn_gate.weight", config.intermediate, config.hidden, layer.gate},
-      {"ffn_up.weight", config.intermediate, config.hidden, layer.up},
-      {"ffn_down.weight", config.hidden, config.intermediate, layer.down},
-  };
-  for (const auto& matrix : matrices) {
-    const auto tensor = take.matrix(prefix + matrix.suffix, matrix.n, matrix.k);
-    if (!tensor) return tensor.error();
-    list.add({*tensor}, matrix.place, alone);
-  }
-  return {};
-}
-
-/// `alone`: the matrices of layers, which are converted and freed one by one, get memory of their own.
-result<void> list_model(
-    const gguf_file& file, const model_config& config, bool alone, model_weights& weights,
-    weight_list& list) {
-  tensor_taker take(file);
-  const auto embedding = take.matrix("token_embd.weight", config.vocab, config.hidden);
-  if (!embedding) return embedding.error();
-  list.add({*embedding}, weights.embedding);
-  weights.layers.resize(config.layers);
-  for (std::uint32_t i = 0; i < config.layers; ++i)
-    if (auto listed = list_layer(take, config, i, weights.layers[i], alone, list); !listed) return listed;
-  auto norm = take.vector("output_norm.weight", config.hidden);
-  if (!norm) return norm.error();
-  weights.output_norm = std::move(*norm);
-  if (!config.tied_head) {
-    const auto head = take.matrix("output.weight", config.vocab, config.hidden);
-    if (!head) return head.error();
-    list.add({*head}, weights.head);
-  }
-  if (take.has("rope_freqs.weight")) {
-    auto factors = take.vector("rope_freqs.weight", config.rope_dims / 2);
-    if (!factors) return factors.error();
-    if (std::any_of(factors->begin(), factors->end(), [](float x) { return x <= 0; }))
-      return file.fail("tensor 'rope_freqs.weight' has factors that are not positive");
-    weights.rope_factors = std::move(*factors);
-  }
-  return take.check_all_taken();
-}
-
 /// Converts the matrices of every layer; embedding and head stay as stored.
-result<void> convert_layers(const gguf_file& file, model_weights& weights, const std::string& scheme) {
-  for (std::size_t i = 0; i < weights.layers.size(); ++i) {
-    layer_weights& layer = weights.layers[i];
-    std::vector<std::pair<const char*, shared_weight*>> all{
-        {"attn_output", &layer.attention_output},
-        {"ffn_gate", &layer.gate},
-        {"ffn_up", &layer.up},
-        {"ffn_down", &layer.down}};
-    static constexpr const char* split[] = {"attn_q", "attn_k", "attn_v"};
-    for (std::size_t part = 0; part < layer.qkv.size(); ++part)
-      all.emplace_back(layer.qkv.size() == 1 ? "attn_q, attn_k and attn_v" : split[part], &layer.qkv[part]);
-    for (const auto& [name, weight] : all) {
-      auto converted = convert_weight(**weight, scheme);
-      if (!converted)
-        return file.fail(
+result<void> convert_layers(const tensor_source& source, model_weights& weights, const std::string& scheme) {
+  std::optional<error> wrong;
+  for (std::size_t i = 0; i < weights.layers.size(); ++i)
+    for_matrices(weights.layers[i], [&](const char* name, shared_weight& weight) {
+      if (wrong) return;
+      auto converted = convert_weight(*weight, scheme);
+      if (converted)
+        weight = std::make_shared<const packed_weight>(std::move(*converted));
+      else
+        wrong = source.fail(
             "layer " + std::to_string(i) + ", " + name + ": " + converted.error().message,
             converted.error().code);
-      *weight = std::make_shared<const packed_weight>(std::move(*converted));
-    }
-  }
+    });
+  if (wrong) return std::move(*wrong);
   return {};
 }
 
@@ -176,10 +37,12 @@ std::uint64_t packed_bytes(const model_weights& weights) {
   std::uint64_t bytes = weights.embedding->data.size();
   if (weights.head != weights.embedding) bytes += weights.head->data.size();
   for (const layer_weights& layer : weights.layers) {
-    for (const shared_weight& weight : layer.qkv) bytes += weight->data.size();
-    for (const shared_weight& weight : {layer.attention_output, layer.gate, layer.up, layer.down})
-      bytes += weight->data.size();
-    bytes += (layer.attention_norm.size() + layer.ffn_norm.size()) * sizeof(float);
+    for_matrices(layer, [&](const char*, const shared_weight& weight) { bytes += weight->data.size(); });
+    for (const auto* numbers :
+         {&layer.attention_norm, &layer.qkv_bias, &layer.q_norm, &layer.k_norm, &layer.output_bias,
+          &layer.post_attention_norm, &layer.ffn_norm, &layer.gate_bias, &layer.up_bias, &layer.down_bias,
+          &layer.post_ffn_norm})
+      bytes += numbers->size() * sizeof(float);
   }
   return bytes;
 }
@@ -191,22 +54,23 @@ scheme_finder with_dense_schemes(const scheme_finder& others) {
   };
 }
 
-result<void> load_all_weights(const gguf_file& file, const model_options& options, model& to) {
+result<void> load_all_weights(const tensor_source& source, const model_options& options, model& to) {
   weight_list list;
-  if (auto listed = list_model(file, to.config, !options.layer_scheme.empty(), to.weights, list); !listed)
+  if (auto listed = list_weights(source, to.config, !options.layer_scheme.empty(), to.weights, list); !listed)
     return listed;
   weight_load_options load;
   load.find_scheme = with_dense_schemes(options.find_scheme);
   load.threads = options.threads;
   load.progress = options.progress;
   load.stop = options.stop;
-  auto loaded = load_weights(file, list.requests, load);
+  auto loaded = load_weights(source, list.requests, load);
   if (!loaded) return loaded.error();
   for (std::size_t i = 0; i < loaded->size(); ++i)
     *list.places[i] = std::make_shared<const packed_weight>(std::move((*loaded)[i]));
   if (to.config.tied_head) to.weights.head = to.weights.embedding;
   if (!options.layer_scheme.empty())
-    if (auto converted = convert_layers(file, to.weights, options.layer_scheme); !converted) return converted;
+    if (auto converted = convert_layers(source, to.weights, options.layer_scheme); !converted)
+      return converted;
   return {};
 }
 
@@ -251,9 +115,16 @@ result<void> read_facts(const gguf_file& file, model& to) {
   return {};
 }
 
-result<void> load_into(const gguf_file& file, const model_options& options, model& to) {
-  if (auto read = read_facts(file, to); !read) return read;
-  if (auto loaded = load_all_weights(file, options, to); !loaded) return loaded;
+/// Everything but the text side, which a folder keeps in files of its own.
+void read_folder_facts(const hf_folder& folder, model& to) {
+  to.path = folder.tensors.name();
+  to.file_bytes = folder.tensors.file_bytes();
+  to.config = folder.config;
+}
+
+/// The weights and the program; the facts have been read.
+result<void> load_into(const tensor_source& source, const model_options& options, model& to) {
+  if (auto loaded = load_all_weights(source, options, to); !loaded) return loaded;
 
   if (!options.layer_scheme.empty()) to.plan.layer_schemes.assign(to.config.layers, options.layer_scheme);
   if (options.reference) {
@@ -277,6 +148,7 @@ result<void> load_into(const gguf_file& file, const model_options& options, mode
 result<std::shared_ptr<const model>> load_model(const gguf_file& file, const model_options& options) {
   try {
     auto loaded = std::make_shared<model>();
+    if (auto read = read_facts(file, *loaded); !read) return read.error();
     if (auto fine = load_into(file, options, *loaded); !fine) return fine.error();
     return std::shared_ptr<const model>(std::move(loaded));
   } catch (const std::bad_alloc&) {
@@ -284,15 +156,36 @@ result<std::shared_ptr<const model>> load_model(const gguf_file& file, const mod
   }
 }
 
+result<std::shared_ptr<const model>> load_folder(const std::string& path, const model_options& options) {
+  try {
+    auto folder = hf_folder::open(path);
+    if (!folder) return folder.error();
+    auto loaded = std::make_shared<model>();
+    read_folder_facts(*folder, *loaded);
+    if (auto fine = load_into(folder->tensors, options, *loaded); !fine) return fine.error();
+    return std::shared_ptr<const model>(std::move(loaded));
+  } catch (const std::bad_alloc&) {
+    return error{errc::no_memory, path + ": not enough memory to load the model", {}, 0};
+  }
+}
+
 result<void> check_model(const gguf_file& file, const scheme_finder& find_scheme) {
   model facts;
   if (auto read = read_facts(file, facts); !read) return read;
   weight_list list;
-  if (auto listed = list_model(file, facts.config, false, facts.weights, list); !listed) return listed;
+  if (auto listed = list_weights(file, facts.config, false, facts.weights, list); !listed) return listed;
   return check_weights(file, list.requests, with_dense_schemes(find_scheme));
 }
 
+result<void> check_folder(const hf_folder& folder) {
+  model_weights weights;
+  weight_list list;
+  if (auto listed = list_weights(folder.tensors, folder.config, false, weights, list); !listed) return listed;
+  return check_weights(folder.tensors, list.requests, with_dense_schemes({}));
+}
+
 result<std::shared_ptr<const model>> load_model(const std::string& path, const model_options& options) {
+  if (is_folder(path)) return load_folder(path, options);
   auto file = gguf_file::open(path);
   if (!file) return file.error();
   return load_model(*file, options);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "models/decoder.hpp"
+#include "models/hf_folder.hpp"
 #include "models/model_config.hpp"
 #include "models/vocabulary.hpp"
 #include "models/weights.hpp"
@@ -50,7 +51,8 @@ struct model {
   std::uint64_t weight_bytes = 0; ///< packed, a shared matrix once
 };
 
-/// Maps, checks and packs a GGUF file. The file is not needed afterwards.
+/// Maps, checks and packs a GGUF file or a Hugging Face folder, whose vocabulary and chat template stay
+/// empty: they are in files of their own (models/folder_tokenizer.hpp). Nothing of it is needed afterwards.
 /// Thread: any; blocks until done.
 /// Errors: not_found, io; bad_file and unsupported naming the key or tensor; no_memory.
 result<std::shared_ptr<const model>> load_model(const std::string& path, const model_options& options);
@@ -59,7 +61,10 @@ result<std::shared_ptr<const model>> load_model(const std::string& path, const m
 /// and their types. Errors: those of load_model but for numbers in the weights.
 result<void> check_model(const gguf_file& file, const scheme_finder& find_scheme);
 
-/// The same on an open file.
+/// The same for a folder.
+result<void> check_folder(const hf_folder& folder);
+
+/// load_model on an open file.
 result<std::shared_ptr<const model>> load_model(const gguf_file& file, const model_options& options);
 
 } // namespace troupe::models

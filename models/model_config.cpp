@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading the hyperparameters of a `llama` GGUF file.
+// The settings that every architecture has, under both of their names.
 #include "models/model_config.hpp"
 
-#include <cmath>
-#include <string_view>
+#include "models/architectures/architecture.hpp"
+#include "models/config_reader.hpp"
+#include "models/json_document.hpp"
+
+#include <boost/json/array.hpp>
+#include <boost/json/value.hpp>
 
 namespace troupe::models {
 
@@ -18,200 +22,147 @@ constexpr std::uint32_t max_head_dim = 512;
 constexpr std::uint32_t max_context = 1U << 24;
 constexpr std::uint32_t max_vocab = 1U << 22;
 
-/// Reads the keys of one architecture.
-class key_reader {
- public:
-  key_reader(const gguf_file& file, std::string prefix) : file_(file), prefix_(std::move(prefix)) {}
-
-  std::string key(std::string_view suffix) const { return prefix_ + std::string(suffix); }
-
-  result<std::uint32_t> number(std::string_view suffix, std::uint32_t low, std::uint32_t high) const {
-    const auto value = file_.get<std::uint32_t>(key(suffix));
-    if (!value) return value.error();
-    return in_range(suffix, *value, low, high);
-  }
-  result<std::uint32_t>
-  number_or(std::string_view suffix, std::uint32_t fallback, std::uint32_t low, std::uint32_t high) const {
-    const auto value = file_.find<std::uint32_t>(key(suffix));
-    if (!value) return value.error();
-    return in_range(suffix, value->value_or(fallback), low, high);
-  }
-  result<float> real_or(std::string_view suffix, float fallback, float low, float high) const {
-    const auto value = file_.find<float>(key(suffix));
-    if (!value) return value.error();
-    const float x = value->value_or(fallback);
-    if (x >= low && x <= high) return x;
-    return file_.fail(
-        "key '" + key(suffix) + "' is " + std::to_string(x) + "; " + std::to_string(low) + ".." +
-        std::to_string(high) + " is possible");
-  }
-
- private:
-  result<std::uint32_t>
-  in_range(std::string_view suffix, std::uint32_t value, std::uint32_t low, std::uint32_t high) const {
-    if (value >= low && value <= high) return value;
-    return file_.fail(
-        "key '" + key(suffix) + "' is " + std::to_string(value) + "; " + std::to_string(low) + ".." +
-        std::to_string(high) + " is possible");
-  }
-
-  const gguf_file& file_;
-  std::string prefix_;
-};
-
-result<void> read_shape(const key_reader& keys, model_config& config) {
-  const auto layers = keys.number("block_count", 1, max_layers);
-  if (!layers) return layers.error();
-  const auto hidden = keys.number("embedding_length", 1, max_width);
-  if (!hidden) return hidden.error();
-  const auto intermediate = keys.number("feed_forward_length", 1, max_width);
-  if (!intermediate) return intermediate.error();
-  const auto context = keys.number("context_length", 1, max_context);
-  if (!context) return context.error();
-  const auto epsilon = keys.real_or("attention.layer_norm_rms_epsilon", 1e-5F, 0.0F, 1.0F);
-  if (!epsilon) return epsilon.error();
-  config.layers = *layers;
-  config.hidden = *hidden;
-  config.intermediate = *intermediate;
-  config.context = *context;
-  config.rms_epsilon = *epsilon;
-  return {};
+void read_widths(config_reader& keys, model_config& config) {
+  const config_key epsilon{"attention.layer_norm_rms_epsilon", "rms_norm_eps"};
+  config.layers = keys.number({"block_count", "num_hidden_layers"}, 1, max_layers);
+  config.hidden = keys.number({"embedding_length", "hidden_size"}, 1, max_width);
+  config.intermediate = keys.number({"feed_forward_length", "intermediate_size"}, 1, max_width);
+  config.context = keys.number({"context_length", "max_position_embeddings"}, 1, max_context);
+  config.rms_epsilon = keys.is_gguf() ? keys.real_or(epsilon, 1e-5F, 0, 1) : keys.real(epsilon, 0, 1);
+  config.layer_kinds.resize(config.layers);
 }
 
-result<void> read_heads(const gguf_file& file, const key_reader& keys, model_config& config) {
-  const auto heads = keys.number("attention.head_count", 1, max_heads);
-  if (!heads) return heads.error();
-  const auto kv_heads = keys.number_or("attention.head_count_kv", *heads, 1, *heads);
-  if (!kv_heads) return kv_heads.error();
-  if (*heads % *kv_heads != 0)
-    return file.fail(
-        std::to_string(*heads) + " attention heads cannot share " + std::to_string(*kv_heads) +
-        " KV heads evenly");
-  const auto head_dim = keys.number_or("attention.key_length", config.hidden / *heads, 1, max_head_dim);
-  if (!head_dim) return head_dim.error();
-  const auto value_dim = keys.number_or("attention.value_length", *head_dim, 1, max_head_dim);
-  if (!value_dim) return value_dim.error();
-  if (*value_dim != *head_dim)
-    return file.fail(
-        "keys of length " + std::to_string(*head_dim) + " with values of length " +
-            std::to_string(*value_dim) + ": only equal lengths are supported",
-        errc::unsupported);
-  config.heads = *heads;
-  config.kv_heads = *kv_heads;
-  config.head_dim = *head_dim;
-  return {};
-}
-
-/// Linear scaling, under its key or the one of older files; 0 is none.
-result<float> read_rope_factor(const gguf_file& file, const key_reader& keys) {
-  const char* suffix = "rope.scaling.factor";
-  if (file.find_value(keys.key(suffix)) == nullptr) suffix = "rope.scale_linear";
-  const auto stated = file.find<float>(keys.key(suffix));
-  if (stated && stated->value_or(0) == 0) return 1.0F;
-  return keys.real_or(suffix, 1.0F, 1e-3F, 1e6F);
-}
-
-result<void> read_rope(const gguf_file& file, const key_reader& keys, model_config& config) {
-  const auto dims = keys.number_or("rope.dimension_count", config.head_dim, 2, config.head_dim);
-  if (!dims) return dims.error();
-  if (*dims % 2 != 0) return file.fail("key '" + keys.key("rope.dimension_count") + "' must be even");
-  const auto base = keys.real_or("rope.freq_base", 10000.0F, 1.0F, 1e12F);
-  if (!base) return base.error();
-  const auto scaling = file.find<std::string_view>(keys.key("rope.scaling.type"));
-  if (!scaling) return scaling.error();
-  const std::string_view type = scaling->value_or("linear"); // as llama.cpp reads a factor that stands alone
-  if (type != "none" && type != "linear")
-    return file.fail(
-        "key '" + keys.key("rope.scaling.type") + "' is '" + std::string(type) +
-            "'; none and linear are supported",
-        errc::unsupported);
-  if (type == "linear") {
-    const auto factor = read_rope_factor(file, keys);
-    if (!factor) return factor.error();
-    config.rope_scale = *factor;
-  }
-  config.rope_dims = *dims;
-  config.rope_base = *base;
-  return {};
+void read_heads(config_reader& keys, model_config& config) {
+  const config_key head_dim{"attention.key_length", "head_dim"}, value_dim{"attention.value_length", ""};
+  config.heads = keys.number({"attention.head_count", "num_attention_heads"}, 1, max_heads);
+  config.kv_heads =
+      keys.number_or({"attention.head_count_kv", "num_key_value_heads"}, config.heads, 1, config.heads);
+  if (config.heads % config.kv_heads != 0)
+    keys.fail(
+        std::to_string(config.heads) + " attention heads cannot share " + std::to_string(config.kv_heads) +
+            " KV heads evenly",
+        errc::bad_file);
+  const bool implied = keys.is_gguf() || !config.kind->hf_head_dim_needed;
+  config.head_dim = implied ? keys.number_or(head_dim, config.hidden / config.heads, 1, max_head_dim)
+                            : keys.number(head_dim, 1, max_head_dim);
+  const std::uint32_t values = keys.number_or(value_dim, config.head_dim, 1, max_head_dim);
+  if (values != config.head_dim)
+    keys.refuse(
+        value_dim, "is " + std::to_string(values) + " with keys of length " +
+                       std::to_string(config.head_dim) + ": only equal lengths are supported");
 }
 
 /// The embedding table is the authority on the vocabulary; a stated size must agree.
-result<void> read_vocabulary_size(const gguf_file& file, const key_reader& keys, model_config& config) {
+result<void> read_gguf_vocabulary_size(const gguf_file& file, config_reader& keys, model_config& config) {
   const auto table = file.tensor("token_embd.weight");
   if (!table) return table.error();
-  const gguf_tensor& embedding = **table;
+  const model_tensor& embedding = **table;
   if (embedding.rank != 2 || embedding.ne[0] != config.hidden || embedding.ne[1] > max_vocab)
     return file.fail(
         "tensor 'token_embd.weight' is " + describe(embedding) + "; a matrix with rows of " +
         std::to_string(config.hidden) + " is needed, at most " + std::to_string(max_vocab) + " of them");
   config.vocab = static_cast<std::uint32_t>(embedding.ne[1]);
-  const auto stated = keys.number_or("vocab_size", config.vocab, 1, max_vocab);
-  if (!stated) return stated.error();
-  if (*stated != config.vocab)
-    return file.fail(
-        "key '" + keys.key("vocab_size") + "' is " + std::to_string(*stated) +
-        ", but token_embd.weight has " + std::to_string(config.vocab) + " rows");
+  const config_key size{"vocab_size", ""};
+  const std::uint32_t stated = keys.number_or(size, config.vocab, 1, max_vocab);
+  if (stated != config.vocab)
+    keys.refuse(
+        size,
+        "is " + std::to_string(stated) + ", but token_embd.weight has " + std::to_string(config.vocab) +
+            " rows",
+        errc::bad_file);
   config.tied_head = file.find_tensor("output.weight") == nullptr;
   return {};
 }
 
-/// Keys of variants whose computation differs from the plain one.
-result<void> refuse_variants(const gguf_file& file, const key_reader& keys) {
-  const auto refused = [&](std::string_view suffix) {
-    return file.fail(
-        "key '" + keys.key(suffix) + "' asks for a variant that is not supported", errc::unsupported);
-  };
-  for (const char* suffix : {"expert_count", "attention.sliding_window", "attention.layer_indices"}) {
-    const auto value = file.find<std::uint32_t>(keys.key(suffix));
-    if (!value || value->value_or(0) != 0) return refused(suffix);
-  }
-  const auto causal = file.find<bool>(keys.key("attention.causal"));
-  if (!causal || !causal->value_or(true)) return refused("attention.causal");
-  for (const auto& [suffix, plain] :
-       {std::pair{"attention.clamp_kqv", 0.0F}, {"rope.scaling.attn_factor", 1.0F}}) {
-    const auto value = file.find<float>(keys.key(suffix));
-    if (!value || value->value_or(plain) != plain) return refused(suffix);
-  }
-  for (const char* suffix : {"attention.scale", "logit_scale", "residual_scale", "embedding_scale"})
-    if (file.find_value(keys.key(suffix)) != nullptr) return refused(suffix);
-  return {};
+/// Keys of GGUF variants whose computation differs from the plain one; their neutral values are fine.
+void check_neutral_gguf_keys(config_reader& keys) {
+  const config_key causal{"attention.causal", ""}, clamp{"attention.clamp_kqv", ""};
+  if (!keys.flag_or(causal, true)) keys.refuse(causal, "asks for a variant that is not supported");
+  if (keys.real_or(clamp, 0, 0, 1e9F) != 0) keys.refuse(clamp, "asks for a variant that is not supported");
+  keys.ignore({"tensor_data_layout", ""}); // a note of old converters
+}
+
+void read_hf_common(config_reader& keys, model_config& config) {
+  config.vocab = keys.number({"", "vocab_size"}, 1, max_vocab);
+  config.tied_head = keys.flag_or({"", "tie_word_embeddings"}, config.kind->hf_tied);
+  const config_key both_ways{"", "use_bidirectional_attention"};
+  if (keys.flag_or(both_ways, false)) keys.refuse(both_ways, "asks for a variant that is not supported");
+  keys.ignore_members({"", "quantization_config"}); // read with the tensors
+}
+
+/// The class in `architectures`, which must be one.
+result<const architecture*> find_kind(const boost::json::object& config, const std::string& name) {
+  const auto fail = [&](const std::string& why, errc code) { return error{code, name + ": " + why, {}, 0}; };
+  const boost::json::value* list = config.if_contains("architectures");
+  const boost::json::array* classes = list == nullptr ? nullptr : list->if_array();
+  if (classes == nullptr || classes->size() != 1 || !classes->front().is_string())
+    return fail("key 'architectures' must hold one class name", errc::bad_file);
+  const std::string_view stated(classes->front().get_string());
+  if (const architecture* kind = find_hf_architecture(stated)) return kind;
+  std::string known;
+  for (const architecture* kind : architectures()) (known += known.empty() ? "" : ", ") += kind->hf_class;
+  return fail(
+      "architecture '" + for_message(stated) + "' is not supported; supported: " + known, errc::unsupported);
 }
 
 } // namespace
 
+std::string supported_architectures() {
+  std::string names;
+  for (const architecture* kind : architectures())
+    if (!kind->gguf.empty()) (names += names.empty() ? "" : ", ") += kind->gguf;
+  return names;
+}
+
 result<model_config> read_model_config(const gguf_file& file) {
-  const auto architecture = file.get<std::string_view>("general.architecture");
-  if (!architecture) return architecture.error();
-  if (*architecture != "llama")
+  const auto stated = file.get<std::string_view>("general.architecture");
+  if (!stated) return stated.error();
+  const architecture* kind = find_gguf_architecture(*stated);
+  if (kind == nullptr)
     return file.fail(
-        "architecture '" + std::string(architecture->substr(0, 64)) +
-            "' is not supported; supported: " + supported_architectures,
+        "architecture '" + for_message(*stated) +
+            "' is not supported; supported: " + supported_architectures(),
         errc::unsupported);
-  model_config config;
-  config.architecture = *architecture;
   const auto name = file.find<std::string_view>("general.name");
   if (!name) return name.error();
-  config.name = name->value_or(file.name());
 
-  const key_reader keys(file, config.architecture + '.');
-  if (auto read = refuse_variants(file, keys); !read) return read.error();
-  if (auto read = read_shape(keys, config); !read) return read.error();
-  if (auto read = read_heads(file, keys, config); !read) return read.error();
-  if (auto read = read_rope(file, keys, config); !read) return read.error();
-  if (auto read = read_vocabulary_size(file, keys, config); !read) return read.error();
+  model_config config;
+  config.architecture = kind->name;
+  config.name = name->value_or(file.name());
+  config.kind = kind;
+  config_reader keys(make_gguf_source(file, std::string(*stated) + '.'), file.name(), true);
+  check_neutral_gguf_keys(keys);
+  read_widths(keys, config);
+  read_heads(keys, config);
+  if (keys.failed()) return keys.outcome().error(); // heads and widths are divisors below
+  config.rope = read_gguf_rope(keys, {config.head_dim, config.context});
+  config.rope.pairs = kind->gguf_pairs_adjacent ? kernels::rope_pairs::adjacent : kernels::rope_pairs::halves;
+  if (auto read = read_gguf_vocabulary_size(file, keys, config); !read)
+    return keys.failed() ? keys.outcome().error() : read.error();
+  if (!keys.failed()) kind->configure(keys, config);
+  keys.refuse_unread();
+  if (auto fine = keys.outcome(); !fine) return fine.error();
   return config;
 }
 
-std::vector<float> rope_inverse_frequencies(const model_config& config, const std::vector<float>& factors) {
-  std::vector<float> frequency(config.rope_dims / 2);
-  for (std::uint32_t i = 0; i < frequency.size(); ++i) {
-    const double exponent = 2.0 * i / config.rope_dims;
-    const double factor = factors.empty() ? 1.0 : static_cast<double>(factors[i]);
-    frequency[i] = static_cast<float>(
-        1.0 / (static_cast<double>(config.rope_scale) *
-               std::pow(static_cast<double>(config.rope_base), exponent) * factor));
-  }
-  return frequency;
+result<model_config> read_model_config(const boost::json::object& json, const std::string& name) {
+  const auto kind = find_kind(json, name);
+  if (!kind) return kind.error();
+  model_config config;
+  config.architecture = (*kind)->name;
+  config.kind = *kind;
+  config_reader keys(make_json_source(json), name, false);
+  read_widths(keys, config);
+  read_heads(keys, config);
+  read_hf_common(keys, config);
+  if (keys.failed()) return keys.outcome().error();
+  const bool by_layer_type = keys.is_object({"", "rope_parameters.full_attention"});
+  config.rope = read_hf_rope(
+      keys, {config.head_dim, config.context}, by_layer_type ? "full_attention" : "", (*kind)->hf_rope_base);
+  if (!keys.failed()) (*kind)->configure(keys, config);
+  keys.refuse_unread();
+  if (auto fine = keys.outcome(); !fine) return fine.error();
+  return config;
 }
 
 } // namespace troupe::models

@@ -25,15 +25,21 @@ constexpr std::uint64_t max_packed_bytes = std::uint64_t{1} << 48;
 // Channels packed by one task: at 1k inputs of 4 bits about 100 KB of source.
 constexpr std::uint32_t slice_channels = 8 * TROUPE_PANEL_CHANNELS;
 
-std::uint64_t channels(const gguf_tensor& tensor) {
+std::uint64_t channels(const model_tensor& tensor) {
   return tensor.ne[1];
 }
 
 /// "blk.0.attn_q.weight + blk.0.attn_k.weight".
 std::string names(const weight_request& request) {
   std::string text;
-  for (const gguf_tensor* part : request.parts) text += (text.empty() ? "" : " + ") + std::string(part->name);
+  for (const model_tensor& part : request.parts) text += (text.empty() ? "" : " + ") + std::string(part.name);
   return text;
+}
+
+std::uint64_t stored_bytes(const weight_request& request) {
+  std::uint64_t bytes = 0;
+  for (const model_tensor& part : request.parts) bytes += part.data.size();
+  return bytes;
 }
 
 /// The counter behind the progress callback.
@@ -70,9 +76,9 @@ std::uint32_t slices(const weight_job& job) {
 }
 
 error scheme_refused(
-    const gguf_file& file, const weight_request& request, std::int32_t status, const char* why) {
+    const tensor_source& file, const weight_request& request, std::int32_t status, const char* why) {
   const std::string text = *why != '\0' ? why : "status " + std::to_string(status);
-  const std::string id(type_info(request.parts.front()->type).scheme);
+  const std::string id(type_info(request.parts.front().type).scheme);
   if (status == TROUPE_NO_MEMORY)
     return file.fail("tensor '" + names(request) + "': " + id + ": " + text, errc::no_memory);
   return file.fail(
@@ -80,12 +86,12 @@ error scheme_refused(
       status == TROUPE_UNSUPPORTED ? errc::unsupported : errc::bad_file);
 }
 
-result<void> check_parts(const gguf_file& file, const weight_request& request) {
+result<void> check_parts(const tensor_source& file, const weight_request& request) {
   if (request.parts.empty()) return file.fail("a weight without tensors was asked for", errc::internal);
-  for (const gguf_tensor* part : request.parts)
-    if (part->rank > 2)
+  for (const model_tensor& part : request.parts)
+    if (part.rank > 2)
       return file.fail(
-          "tensor '" + std::string(part->name) + "' is " + describe(*part) + "; a matrix is needed");
+          "tensor '" + std::string(part.name) + "' is " + describe(part) + "; a matrix is needed");
   if (!can_merge(request.parts))
     return file.fail("tensors " + names(request) + " differ in type or row length and cannot be one matrix");
   return {};
@@ -93,12 +99,12 @@ result<void> check_parts(const gguf_file& file, const weight_request& request) {
 
 /// Shape, scheme and size of one matrix.
 result<weight_job>
-plan(const gguf_file& file, const weight_request& request, const scheme_finder& find_scheme) {
+plan(const tensor_source& file, const weight_request& request, const scheme_finder& find_scheme) {
   if (auto fine = check_parts(file, request); !fine) return fine.error();
-  const gguf_tensor& first = *request.parts.front();
+  const model_tensor& first = request.parts.front();
   const ggml_type_info& info = type_info(first.type);
   std::uint64_t n = 0;
-  for (const gguf_tensor* part : request.parts) n += channels(*part);
+  for (const model_tensor& part : request.parts) n += channels(part);
   if (n > UINT32_MAX || first.ne[0] > UINT32_MAX)
     return file.fail(
         "tensor '" + names(request) + "' is larger than 2^32 in one dimension", errc::unsupported);
@@ -111,8 +117,7 @@ plan(const gguf_file& file, const weight_request& request, const scheme_finder& 
   if (job.weight.scheme == nullptr)
     return file.fail(
         "tensor '" + names(request) + "' has type " + std::string(info.name) +
-            ", which this build cannot multiply; F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1 and Q8_0 are "
-            "supported",
+            ", which this build cannot multiply; these can be: " + runnable_types(),
         errc::unsupported);
   const troupe_quant_scheme& scheme = *job.weight.scheme;
   if (scheme.source_block_elements != info.block_elements || scheme.source_block_bytes != info.block_bytes)
@@ -139,7 +144,7 @@ plan(const gguf_file& file, const weight_request& request, const scheme_finder& 
 
 /// Memory for all of them in one block, but for those that stand alone. Measured: huge pages make one
 /// row 5..12 % faster than a block for each.
-result<void> allocate(const gguf_file& file, std::span<weight_job> jobs) {
+result<void> allocate(const tensor_source& file, std::span<weight_job> jobs) {
   std::uint64_t total = 0;
   for (weight_job& job : jobs) {
     if (job.request->alone) {
@@ -163,18 +168,26 @@ result<void> allocate(const gguf_file& file, std::span<weight_job> jobs) {
   return {};
 }
 
-/// Lays the parts of one matrix side by side; a single part is read where it is mapped.
+/// Lays the parts of one matrix side by side, decoded; a single part without a codec is read where it is
+/// mapped.
 void merge(weight_job& job) {
-  if (job.request->parts.size() == 1) return;
+  const std::vector<model_tensor>& parts = job.request->parts;
+  if (parts.size() == 1 && parts.front().codec == nullptr) return;
   std::size_t total = 0;
-  for (const gguf_tensor* part : job.request->parts) total += part->data.size();
-  job.merged.reserve(total);
-  for (const gguf_tensor* part : job.request->parts)
-    job.merged.insert(job.merged.end(), part->data.begin(), part->data.end());
+  for (const model_tensor& part : parts) total += loaded_bytes(part);
+  job.merged.resize(total);
+  std::byte* to = job.merged.data();
+  for (const model_tensor& part : parts) {
+    if (part.codec != nullptr)
+      part.codec->decode(part, to);
+    else
+      std::memcpy(to, part.data.data(), part.data.size());
+    to += loaded_bytes(part);
+  }
   job.source = job.merged;
 }
 
-result<void> pack_slice(const gguf_file& file, weight_job& job, std::uint32_t slice) {
+result<void> pack_slice(const tensor_source& file, weight_job& job, std::uint32_t slice) {
   const troupe_weight_shape& shape = job.weight.shape;
   const std::uint32_t begin = slice * slice_channels;
   const std::uint32_t end = std::min(shape.n - begin, slice_channels) + begin;
@@ -187,13 +200,14 @@ result<void> pack_slice(const gguf_file& file, weight_job& job, std::uint32_t sl
 
 /// The scheme counts channels over the merged matrix. Packing each part alone again tells which tensor of the
 /// file is at fault and its own channel.
-error blame_part(const gguf_file& file, const weight_job& job, error merged_error) {
+error blame_part(const tensor_source& file, const weight_job& job, error merged_error) {
   if (job.request->parts.size() == 1 || merged_error.code != errc::bad_file) return merged_error;
   const scheme_finder same = [&](std::string_view) { return job.weight.scheme; };
-  for (const gguf_tensor* part : job.request->parts) {
+  for (const model_tensor& part : job.request->parts) {
     const weight_request alone{{part}, true};
     auto single = plan(file, alone, same);
     if (!single) return single.error();
+    merge(*single);
     if (auto done = allocate(file, {&*single, 1}); !done) return done.error();
     for (std::uint32_t slice = 0; slice < slices(*single); ++slice)
       if (auto done = pack_slice(file, *single, slice); !done) return done.error();
@@ -201,13 +215,13 @@ error blame_part(const gguf_file& file, const weight_job& job, error merged_erro
   return merged_error;
 }
 
-result<void> stopped(const gguf_file& file) {
+result<void> stopped(const tensor_source& file) {
   return file.fail("loading was stopped", errc::shutdown);
 }
 
 /// Packs one matrix; its slices may run on several threads.
 result<void> pack(
-    const gguf_file& file, weight_job& job, runtime::load_arena& arena, progress_meter& meter,
+    const tensor_source& file, weight_job& job, runtime::load_arena& arena, progress_meter& meter,
     const std::stop_token& stop) {
   if (stop.stop_requested()) return stopped(file);
   merge(job);
@@ -224,12 +238,12 @@ result<void> pack(
   });
   for (auto& wrong : errors)
     if (wrong) return blame_part(file, job, std::move(*wrong));
-  meter.add(job.source.size());
+  meter.add(stored_bytes(*job.request));
   job.merged = {};
   return {};
 }
 
-float number_at(const gguf_tensor& tensor, std::uint64_t index) {
+float number_at(const model_tensor& tensor, std::uint64_t index) {
   if (tensor.type == ggml_type::f32) {
     float value;
     std::memcpy(&value, tensor.data.data() + index * sizeof value, sizeof value);
@@ -242,21 +256,21 @@ float number_at(const gguf_tensor& tensor, std::uint64_t index) {
 
 } // namespace
 
-bool can_merge(std::span<const gguf_tensor* const> parts) noexcept {
-  return std::all_of(parts.begin(), parts.end(), [&](const gguf_tensor* part) {
-    return part->rank <= 2 && part->type == parts.front()->type && part->ne[0] == parts.front()->ne[0];
+bool can_merge(std::span<const model_tensor> parts) noexcept {
+  return std::all_of(parts.begin(), parts.end(), [&](const model_tensor& part) {
+    return part.rank <= 2 && part.type == parts.front().type && part.ne[0] == parts.front().ne[0];
   });
 }
 
 result<void> check_weights(
-    const gguf_file& file, std::span<const weight_request> requests, const scheme_finder& find_scheme) {
+    const tensor_source& file, std::span<const weight_request> requests, const scheme_finder& find_scheme) {
   for (const weight_request& request : requests)
     if (auto job = plan(file, request, find_scheme); !job) return job.error();
   return {};
 }
 
 result<std::vector<packed_weight>> load_weights(
-    const gguf_file& file, std::span<const weight_request> requests, const weight_load_options& options) {
+    const tensor_source& file, std::span<const weight_request> requests, const weight_load_options& options) {
   std::vector<weight_job> jobs;
   jobs.reserve(requests.size());
   std::uint64_t total = 0;
@@ -264,7 +278,7 @@ result<std::vector<packed_weight>> load_weights(
     auto job = plan(file, request, options.find_scheme);
     if (!job) return job.error();
     jobs.push_back(std::move(*job));
-    for (const gguf_tensor* part : request.parts) total += part->data.size();
+    total += stored_bytes(request);
   }
 
   if (auto done = allocate(file, jobs); !done) return done.error();
@@ -294,12 +308,14 @@ result<std::vector<packed_weight>> load_weights(
   return weights;
 }
 
-result<std::vector<float>> load_vector(const gguf_file& file, std::string_view name, std::uint64_t count) {
+result<std::vector<float>>
+load_vector(const tensor_source& file, std::string_view name, std::uint64_t count) {
   const auto found = file.tensor(name);
   if (!found) return found.error();
-  const gguf_tensor& tensor = **found;
+  const model_tensor& tensor = **found;
   const bool dense =
-      tensor.type == ggml_type::f32 || tensor.type == ggml_type::f16 || tensor.type == ggml_type::bf16;
+      tensor.codec == nullptr &&
+      (tensor.type == ggml_type::f32 || tensor.type == ggml_type::f16 || tensor.type == ggml_type::bf16);
   if (!dense || tensor.rank != 1 || tensor.elements != count)
     return file.fail(
         "tensor '" + std::string(name) + "' is " + describe(tensor) + "; a vector of " +

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "kernels/packed_weight.hpp"
-#include "models/gguf_file.hpp"
+#include "models/tensor_source.hpp"
 #include "runtime/base/error.hpp"
 
 #include <cstdint>
@@ -22,7 +22,7 @@ using scheme_finder = std::function<const troupe_quant_scheme*(std::string_view 
 /// One matrix to load: tensors of equal row length and type, laid one after the other along the output
 /// channels (q | k | v, gate | up).
 struct weight_request {
-  std::vector<const gguf_tensor*> parts;
+  std::vector<model_tensor> parts;
   bool alone = false; ///< in memory of its own, freed with it, instead of the block that the others share
 };
 
@@ -35,7 +35,7 @@ struct weight_load_options {
 };
 
 /// Whether the tensors can be one matrix: all of rank 2 at most, same type, same row length.
-bool can_merge(std::span<const gguf_tensor* const> parts) noexcept;
+bool can_merge(std::span<const model_tensor> parts) noexcept;
 
 /// Checks, allocates and packs every request, in parallel; the answers are in the order of the requests. They
 /// share one block of memory, which lives until the last of them is gone, but for those that stand `alone`.
@@ -44,14 +44,14 @@ bool can_merge(std::span<const gguf_tensor* const> parts) noexcept;
 /// without a scheme; no_memory; shutdown when stopped. Of several errors that of the earliest request is
 /// told.
 result<std::vector<packed_weight>> load_weights(
-    const gguf_file& file, std::span<const weight_request> requests, const weight_load_options& options);
+    const tensor_source& file, std::span<const weight_request> requests, const weight_load_options& options);
 
 /// The checks of load_weights that need no packing.
 result<void> check_weights(
-    const gguf_file& file, std::span<const weight_request> requests, const scheme_finder& find_scheme);
+    const tensor_source& file, std::span<const weight_request> requests, const scheme_finder& find_scheme);
 
 /// A vector of `count` finite numbers (norm weights, biases), widened to float from F32, F16 or BF16.
 /// Errors: bad_file when it is missing, has another length or type, or holds NaN or Inf.
-result<std::vector<float>> load_vector(const gguf_file& file, std::string_view name, std::uint64_t count);
+result<std::vector<float>> load_vector(const tensor_source& file, std::string_view name, std::uint64_t count);
 
 } // namespace troupe::models

@@ -40,6 +40,7 @@ result<void> evaluated_sequence::run(
     kernels::step_input input;
     const std::uint32_t last = std::min(count, first + rows_per_step_);
     input.sequences.resize(1);
+    input.sequences[0].reach = count;
     input.sequences[0].blocks.resize(blocks_for(last));
     std::iota(input.sequences[0].blocks.begin(), input.sequences[0].blocks.end(), 0U);
     for (std::uint32_t position = first; position < last; ++position) {

@@ -4,9 +4,10 @@
 // A query is one (row, head) pair; queries of the group's heads and of neighbouring rows go through a tile
 // together, so that a key is widened once for all of them. For one query the operations never depend on its
 // neighbours:
-//   scores   one chain over head_dim, lane = position;
+//   scores   one chain over head_dim, lane = position; then the soft cap, if there is one;
 //   peak     the larger of the old and of the tile's; sums and total are scaled by exp(old - new);
-//   outputs  one chain over the tile's positions up to the query's own.
+//   outputs  one chain over the tile's positions from the start of the query's window up to its own.
+// A tile that lies wholly before a query's window is as if it were not there.
 #pragma once
 
 #include "kernels/attention.hpp"
@@ -92,24 +93,26 @@ struct attention_driver {
     const std::uint32_t queries = call.rows * call.group;
     pack_queries(call, work, queries);
     const std::uint32_t last = call.first_position + call.rows - 1;
-    for (std::uint32_t start = 0; start <= last; start += tile) {
+    const std::uint32_t first = first_read(call.first_position, call.window) / tile * tile;
+    for (std::uint32_t start = first; start <= last; start += tile) {
       const std::byte* at = call.tiles + call.blocks[start / tile] * call.tile_stride;
       const auto* keys = reinterpret_cast<const stored*>(at);
       const auto* values = keys + std::size_t{tile} * call.head_dim;
       const std::uint32_t first_row = start > call.first_position ? start - call.first_position : 0;
       const std::uint32_t first_chunk = first_row * call.group / Queries;
-      if (queries - first_chunk * Queries > Queries) {
+      const std::uint32_t readers = rows_reaching(call, start) * call.group;
+      if (readers - first_chunk * Queries > Queries) {
         // Several chunks: widening the tile once is cheaper than in each.
         const std::uint32_t seen = last - start + 1 < tile ? last - start + 1 : tile;
         widen(keys, values, call.head_dim, seen, work);
-        for (std::uint32_t q = first_chunk * Queries; q < queries; q += Queries)
-          chunk<widened, false>(call, work, start, q, queries, work.keys, work.values, work.padded, at);
+        for (std::uint32_t q = first_chunk * Queries; q < readers; q += Queries)
+          chunk<widened, false>(call, work, start, q, readers, work.keys, work.values, work.padded, at);
       } else {
         // Of the memory that comes next only its owner knows the address: the processor cannot foresee it.
         const std::byte* next = call.after != nullptr ? call.after : at;
         if (start + tile <= last) next = call.tiles + call.blocks[start / tile + 1] * call.tile_stride;
         chunk<Cache, true>(
-            call, work, start, first_chunk * Queries, queries, keys, values, call.head_dim, next);
+            call, work, start, first_chunk * Queries, readers, keys, values, call.head_dim, next);
       }
     }
     write_out(call, work, queries);
@@ -162,6 +165,15 @@ struct attention_driver {
     }
   }
 
+  /// How many rows, from the first on, have a window that begins in the tile at `start` or before it.
+  static std::uint32_t rows_reaching(const attention_call& call, std::uint32_t start) {
+    if (call.window == 0) return call.rows;
+    // The window of the last of them begins at the tile's last position.
+    const std::uint64_t end = std::uint64_t{start} + tile - 1 + call.window;
+    const std::uint64_t rows = end - call.first_position;
+    return rows < call.rows ? static_cast<std::uint32_t>(rows) : call.rows;
+  }
+
   /// Queries [q, q + Queries) against one tile; with `Ahead` the tile at `next` is fetched meanwhile.
   template<class Source, bool Ahead>
   static void chunk(
@@ -174,19 +186,31 @@ struct attention_driver {
       scores<Source, n.value, Ahead>(packed, keys, call.head_dim, work.weights, next);
     });
 
-    // Rows at different positions see different parts of the last tile: equal neighbours go on together.
+    if (call.softcap > 0)
+      for (std::uint32_t at = 0; at < count * tile; at += width)
+        m::store(
+            work.weights + at,
+            vector_softcap<m>(m::load(work.weights + at), call.softcap, 1.0F / call.softcap));
+
+    // Rows at different positions see different parts of the first and the last tile: equal neighbours go on
+    // together.
     for (std::uint32_t i = 0; i < count;) {
       const std::uint32_t row = (q + i) / call.group;
       const std::uint32_t end_of_row = (row + 1) * call.group - q;
       std::uint32_t seen = seen_of(call, start, row), end = end_of_row < count ? end_of_row : count;
-      if (seen == tile) end = count; // later rows see at least as much
-      if (seen > 0) {
+      const std::uint32_t hidden = hidden_of(call, start, row);
+      // Later rows see at least as much of the tile's end, and the last one least of its beginning.
+      if (seen == tile && (call.window == 0 || hidden_of(call, start, (q + count - 1) / call.group) == 0))
+        end = count;
+      if (seen > hidden) {
         float scale[Queries];
         for (std::uint32_t j = i; j < end; ++j)
-          scale[j - i] = softmax(work.weights + j * tile, seen, work.peaks[q + j], work.totals[q + j]);
+          scale[j - i] =
+              softmax(work.weights + j * tile, hidden, seen, work.peaks[q + j], work.totals[q + j]);
         with_count(end - i, [&](auto n) {
           add_values<Source, n.value>(
-              work.weights + i * tile, seen, scale, values, value_stride, call.head_dim,
+              work.weights + i * tile + hidden, seen - hidden, scale,
+              values + std::size_t{hidden} * value_stride, value_stride, call.head_dim,
               work.sums + std::size_t{q + i} * work.padded, work.padded);
         });
       }
@@ -194,7 +218,14 @@ struct attention_driver {
     }
   }
 
-  /// Positions of the tile at `start` that the row may read, 0..32.
+  /// Positions of the tile at `start` that lie before the row's window.
+  static std::uint32_t hidden_of(const attention_call& call, std::uint32_t start, std::uint32_t row) {
+    if (call.window == 0) return 0;
+    const std::uint32_t first = first_read(call.first_position + row, call.window);
+    return first <= start ? 0 : first - start;
+  }
+
+  /// Positions of the tile at `start` up to the row's own, 0..32.
   static std::uint32_t seen_of(const attention_call& call, std::uint32_t start, std::uint32_t row) {
     const std::uint32_t end = call.first_position + row + 1;
     return end <= start ? 0 : end - start < tile ? end - start : tile;
@@ -256,14 +287,15 @@ struct attention_driver {
       for (int v = 0; v < key_vectors; ++v) m::store(out + q * tile + v * width, acc[q][v]);
   }
 
-  /// Turns the first `seen` scores of a tile into weights and the rest into zeros; returns the factor of
+  /// Turns the scores [hidden, seen) of a tile into weights and the rest into zeros; returns the factor of
   /// older sums.
-  static float softmax(float* weights, std::uint32_t seen, float& peak, float& total) {
+  static float softmax(float* weights, std::uint32_t hidden, std::uint32_t seen, float& peak, float& total) {
     const vec lowest = m::all(-__builtin_inff());
     vec x[key_vectors], top = lowest;
 #pragma GCC unroll 8
     for (int v = 0; v < key_vectors; ++v) {
       x[v] = m::keep(m::load(weights + v * width), lanes_of(seen, v), lowest);
+      if (hidden > 0) x[v] = m::keep(lowest, lanes_of(hidden, v), x[v]);
       top = m::max(top, x[v]);
     }
     const float tile_peak = m::largest(top);
@@ -272,7 +304,8 @@ struct attention_driver {
     vec sum = m::zero();
 #pragma GCC unroll 8
     for (int v = 0; v < key_vectors; ++v) {
-      const vec e = m::keep(vector_exp<m>(m::sub(x[v], m::all(larger))), lanes_of(seen, v), m::zero());
+      vec e = m::keep(vector_exp<m>(m::sub(x[v], m::all(larger))), lanes_of(seen, v), m::zero());
+      if (hidden > 0) e = m::keep(m::zero(), lanes_of(hidden, v), e);
       m::store(weights + v * width, e);
       sum = m::add(sum, e);
     }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "kernels/cpu/vector_exp.hpp"
+#include "kernels/gelu_mul.hpp"
 #include "kernels/logit_scan.hpp"
 
 #include <cstdint>
@@ -72,11 +73,49 @@ struct row_ops {
     }
   }
 
+  static void rotate_halves(
+      float* x, const float* cosine, const float* sine, std::uint32_t heads, std::uint32_t head_dim,
+      std::uint32_t dims) {
+    const std::uint32_t half = dims / 2;
+    for (std::uint32_t head = 0; head < heads; ++head, x += head_dim) {
+      for_vectors(half, [&](std::uint32_t i, std::uint32_t lanes) {
+        const std::uint32_t j = half + i;
+        const vec low = load(x + i, lanes), high = load(x + j, lanes);
+        store(x + i, m::fma(high, load(sine + i, lanes), m::mul(low, load(cosine + i, lanes))), lanes);
+        store(x + j, m::fma(low, load(sine + j, lanes), m::mul(high, load(cosine + j, lanes))), lanes);
+      });
+    }
+  }
+
   static void silu_mul(const float* gate, const float* up, std::uint32_t count, float* out) {
     for_vectors(count, [&](std::uint32_t i, std::uint32_t lanes) {
       const vec g = load(gate + i, lanes);
       const vec e = vector_exp<m>(m::sub(m::zero(), g));
       store(out + i, m::mul(m::div(g, m::add(m::all(1.0F), e)), load(up + i, lanes)), lanes);
+    });
+  }
+
+  static void gelu_mul(const float* gate, const float* up, std::uint32_t count, float* out) {
+    for_vectors(count, [&](std::uint32_t i, std::uint32_t lanes) {
+      const vec g = load(gate + i, lanes);
+      const vec slope = m::fma(m::all(gelu_cubic), m::mul(g, g), m::all(gelu_linear));
+      const vec e = vector_exp<m>(m::mul(g, slope));
+      store(out + i, m::mul(m::div(g, m::add(m::all(1.0F), e)), load(up + i, lanes)), lanes);
+    });
+  }
+
+  static void scale_cap(float scale, float cap, std::uint32_t count, float* x) {
+    for_vectors(count, [&](std::uint32_t i, std::uint32_t lanes) {
+      vec scaled = m::mul(load(x + i, lanes), m::all(scale));
+      if (cap > 0) scaled = vector_softcap<m>(scaled, cap, 1.0F / cap);
+      store(x + i, scaled, lanes);
+    });
+  }
+
+  static void add_scaled(const float* from, float scale, std::uint32_t count, float* to) {
+    for_vectors(count, [&](std::uint32_t i, std::uint32_t lanes) {
+      const vec scaled = m::mul(load(from + i, lanes), m::all(scale));
+      store(to + i, m::add(load(to + i, lanes), scaled), lanes);
     });
   }
 

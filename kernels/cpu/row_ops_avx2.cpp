@@ -3,9 +3,11 @@
 #include "kernels/add.hpp"
 #include "kernels/cpu/row_ops.hpp"
 #include "kernels/cpu/vector_avx2.hpp"
+#include "kernels/gelu_mul.hpp"
 #include "kernels/logit_scan.hpp"
 #include "kernels/rms_norm.hpp"
 #include "kernels/rope.hpp"
+#include "kernels/scale_cap.hpp"
 #include "kernels/silu_mul.hpp"
 
 namespace troupe::kernels {
@@ -22,8 +24,26 @@ void rope_avx2(
   ops::rotate(x, cosine, sine, heads, head_dim, dims);
 }
 
+void rope_halves_avx2(
+    float* x, const float* cosine, const float* sine, std::uint32_t heads, std::uint32_t head_dim,
+    std::uint32_t dims) {
+  ops::rotate_halves(x, cosine, sine, heads, head_dim, dims);
+}
+
 void silu_mul_avx2(const float* gate, const float* up, std::uint32_t count, float* out) {
   ops::silu_mul(gate, up, count, out);
+}
+
+void gelu_mul_avx2(const float* gate, const float* up, std::uint32_t count, float* out) {
+  ops::gelu_mul(gate, up, count, out);
+}
+
+void scale_cap_avx2(float scale, float cap, std::uint32_t count, float* x) {
+  ops::scale_cap(scale, cap, count, x);
+}
+
+void add_scaled_avx2(const float* from, float scale, std::uint32_t count, float* to) {
+  ops::add_scaled(from, scale, count, to);
 }
 
 void add_avx2(const float* from, std::uint32_t count, float* to) {

@@ -29,7 +29,7 @@ struct mm_tile {
 ///   fused_tile_rows, dense_tile_rows rows of the largest tile of either kind;
 ///   fused_panels(m)                  panels side by side at m rows;
 ///   fused<Layout>(tile, rows, panels, packed, panel_bytes, groups)
-///   dequantise<Layout>(packed, groups, weights)         weights [groups * 32][32] f32
+///   dequantise<Layout>(packed, groups, weights)         weights [groups * Layout::inputs][32] f32
 ///   dense(tile, rows, weights, inputs, accumulate)      C (+)= A * weights
 template<class Machine, class Layout>
 struct mm_driver {
@@ -43,7 +43,7 @@ struct mm_driver {
 
  private:
   static void run_fused(const troupe_weight_shape& shape, const troupe_mm_call& call) {
-    const std::uint32_t groups = shape.k / group;
+    const std::uint32_t groups = shape.k / Layout::inputs;
     const std::size_t panel_bytes = std::size_t{groups} * Layout::group_bytes;
     const std::uint32_t abreast = Machine::fused_panels(call.m);
     const std::uint32_t tiles = (call.m + Machine::fused_tile_rows - 1) / Machine::fused_tile_rows;
@@ -70,7 +70,7 @@ struct mm_driver {
   }
 
   static void run_dense(const troupe_weight_shape& shape, const troupe_mm_call& call) {
-    const std::size_t panel_bytes = std::size_t{shape.k / group} * Layout::group_bytes;
+    const std::size_t panel_bytes = std::size_t{shape.k / Layout::inputs} * Layout::group_bytes;
     auto* weights = static_cast<float*>(call.scratch);
     const std::uint32_t tiles = (call.m + Machine::dense_tile_rows - 1) / Machine::dense_tile_rows;
     for (std::uint32_t n = call.n_begin; n < call.n_end; n += panel) {
@@ -79,7 +79,7 @@ struct mm_driver {
       for (std::uint32_t k = 0; k < shape.k; k += k_block) {
         const std::uint32_t inputs = shape.k - k < k_block ? shape.k - k : k_block;
         Machine::template dequantise<Layout>(
-            packed + k / group * Layout::group_bytes, inputs / group, weights);
+            packed + k / Layout::inputs * Layout::group_bytes, inputs / Layout::inputs, weights);
         for (std::uint32_t t = 0, row = 0; t < tiles; ++t) {
           const std::uint32_t rows = rows_of_tile(call.m, tiles, t);
           const mm_tile tile{
@@ -88,8 +88,8 @@ struct mm_driver {
               call.c + row * call.c_stride + (n - call.n_begin),
               call.c_stride,
               columns,
-              packed + (k + inputs) / group * Layout::group_bytes,
-              t == 0 ? Layout::group_bytes / group : 0};
+              packed + (k + inputs) / Layout::inputs * Layout::group_bytes,
+              t == 0 ? Layout::group_bytes / Layout::inputs : 0};
           Machine::dense(tile, rows, weights, inputs, k != 0);
           row += rows;
         }

@@ -22,6 +22,7 @@ constexpr std::uint32_t group = 32;                    // inputs that share one 
 /// Channels beyond n in the last panel are all zero bits.
 template<bool Nibbles, bool Minimum>
 struct packed_layout {
+  static constexpr std::uint32_t inputs = group;
   static constexpr bool nibbles = Nibbles;
   static constexpr bool minimum = Minimum;
   static constexpr int zero = Nibbles && !Minimum ? 8 : 0;

@@ -2,7 +2,7 @@
 // Fuzzes the GGUF reader: any bytes, then every getter on every key, every byte of every tensor, and the
 // readers of the model's shape and vocabulary.
 
-// covers: models/gguf_*.cpp models/model_config.cpp models/vocabulary_gguf.cpp
+// covers: models/gguf_*.cpp models/vocabulary_gguf.cpp
 #include "models/gguf_file.hpp"
 #include "models/model_config.hpp"
 #include "models/vocabulary_gguf.hpp"
@@ -66,8 +66,8 @@ void read_tensors(const gguf_file& file) {
 
 void read_model(const gguf_file& file) {
   if (const auto config = read_model_config(file)) {
-    if (config->heads % config->kv_heads != 0 || config->rope_dims > config->head_dim) std::abort();
-    sum += rope_inverse_frequencies(*config, {}).size();
+    if (config->heads % config->kv_heads != 0 || config->rope.dims > config->head_dim) std::abort();
+    sum += rope_inverse_frequencies(config->rope, config->rope.factors).size();
   }
   if (const auto words = read_vocabulary(file))
     for (const auto& id : {words->bos, words->eos, words->eot, words->eom, words->unknown, words->padding})

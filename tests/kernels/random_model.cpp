@@ -85,7 +85,7 @@ std::shared_ptr<const step_program> random_model(const random_model_options& o) 
   config.vocab = o.vocab;
   config.context = 1024;
   config.rms_epsilon = 1e-5F;
-  config.rope_dims = o.head_dim;
+  config.rope.dims = o.head_dim;
 
   std::uint64_t seed = 100;
   const troupe_quant_scheme& scheme = scheme_named(o.scheme);

@@ -40,6 +40,8 @@ struct cache {
   std::vector<float> q, k, v; // [positions][group * head_dim], [positions][head_dim]
   aligned_buffer tiles, scratch;
   std::size_t stride;
+  std::uint32_t window = 0;
+  float softcap = 0;
 
   cache(isa with, shape of, kv_type stored, std::uint32_t count, std::uint64_t block_order = 0) :
       level(with), s(of), type(stored), positions(count),
@@ -76,7 +78,30 @@ struct cache {
     const float scale = 1.0F / std::sqrt(static_cast<float>(s.head_dim));
     functions().attention(
         {q.data() + first * width, width, out.data(), width, rows, first, s.group, s.head_dim, scale,
-         tiles.data(), stride, blocks.data(), scratch.data()});
+         tiles.data(), stride, blocks.data(), scratch.data(), nullptr, window, softcap});
+    return out;
+  }
+
+  /// Rows [0, positions) by the definition, in double precision.
+  std::vector<double> oracle() const {
+    const std::size_t width = std::size_t{s.group} * s.head_dim;
+    std::vector<double> out(positions * width);
+    for (std::uint32_t row = 0; row < positions; ++row)
+      for (std::uint32_t head = 0; head < s.group; ++head) {
+        const std::size_t at = row * width + std::size_t{head} * s.head_dim;
+        double total = 0;
+        for (std::uint32_t p = window == 0 || row < window ? 0 : row + 1 - window; p <= row; ++p) {
+          double score = 0;
+          for (std::uint32_t i = 0; i < s.head_dim; ++i)
+            score += static_cast<double>(q[at + i]) * k[std::size_t{p} * s.head_dim + i];
+          score /= std::sqrt(static_cast<double>(s.head_dim));
+          if (softcap > 0) score = softcap * std::tanh(score / softcap);
+          total += std::exp(score);
+          for (std::uint32_t i = 0; i < s.head_dim; ++i)
+            out[at + i] += std::exp(score) * v[std::size_t{p} * s.head_dim + i];
+        }
+        for (std::uint32_t i = 0; i < s.head_dim; ++i) out[at + i] /= total;
+      }
     return out;
   }
 };
@@ -230,6 +255,86 @@ BOOST_AUTO_TEST_CASE(what_leaves_the_range_of_the_cache_is_stored_as_nan) {
       c.write(0);
       BOOST_TEST(std::isfinite(c.attend(0, 1)[5]));
     }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(windows_and_soft_caps_follow_their_definition) {
+  for (const isa level : all_isas()) {
+    for (const shape s : shapes) {
+      cache c(level, s, kv_type::f32, 110, 5);
+      for (const std::uint32_t window : {0U, 1U, 2U, 16U, 31U, 32U, 33U, 64U, 65U, 109U, 110U, 4000000000U}) {
+        for (const float softcap : {0.0F, 1.5F}) {
+          c.window = window;
+          c.softcap = softcap;
+          const auto expected = c.oracle();
+          const auto got = c.attend(0, 110);
+          const double bound = (2.0 * s.head_dim + 2.0 * 110 + 24) * epsilon * 4;
+          for (std::size_t i = 0; i < got.size(); ++i)
+            BOOST_REQUIRE_SMALL(static_cast<double>(got[i]) - expected[i], bound);
+        }
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_row_with_a_window_has_the_same_bits_alone_and_in_any_chunk) {
+  for (const isa level : all_isas()) {
+    for (const shape s : {shape{3, 64}, shape{4, 20}, shape{7, 16}, shape{1, 8}}) {
+      for (const std::uint32_t window : {5U, 32U, 45U}) {
+        const std::uint32_t positions = 100;
+        const std::size_t width = std::size_t{s.group} * s.head_dim;
+        cache c(level, s, kv_type::f16, positions);
+        c.window = window;
+        c.softcap = 2.0F;
+        const auto all = c.attend(0, positions);
+        for (std::uint32_t p = 0; p < positions; ++p)
+          BOOST_REQUIRE(same_bits(c.attend(p, 1), std::span(all).subspan(p * width, width)));
+        for (std::uint32_t cut = 1; cut < positions; cut += 3) {
+          BOOST_REQUIRE(same_bits(c.attend(0, cut), std::span(all).first(cut * width)));
+          BOOST_REQUIRE(same_bits(c.attend(cut, positions - cut), std::span(all).subspan(cut * width)));
+        }
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(nothing_before_the_window_reaches_a_row) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const shape s{3, 16};
+  const std::size_t width = std::size_t{s.group} * s.head_dim;
+  for (const isa level : all_isas()) {
+    for (const std::uint32_t window : {1U, 7U, 32U, 40U}) {
+      const std::uint32_t positions = 100, bad = 37;
+      cache clean(level, s, kv_type::f16, positions), c(level, s, kv_type::f16, positions);
+      clean.window = c.window = window;
+      std::fill_n(c.k.begin() + bad * s.head_dim, s.head_dim, nan);
+      std::fill_n(c.v.begin() + bad * s.head_dim, s.head_dim, nan);
+      c.write(bad);
+      const auto expected = clean.attend(0, positions), got = c.attend(0, positions);
+      for (std::uint32_t p = 0; p < positions; ++p) {
+        const auto row = std::span(got).subspan(p * width, width);
+        if (p < bad || p >= bad + window)
+          BOOST_REQUIRE(same_bits(row, std::span(expected).subspan(p * width, width)));
+        else
+          BOOST_REQUIRE(std::all_of(row.begin(), row.end(), [](float x) { return std::isnan(x); }));
+      }
+      // Blocks before the window may belong to others by now: their numbers in the table do not matter.
+      std::fill_n(c.blocks.begin(), 1, 4000000000U);
+      if (bad + window < 99) BOOST_TEST(same_bits(c.attend(99, 1), std::span(expected).subspan(99 * width)));
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_soft_cap_hides_no_overflow_of_a_score) {
+  for (const isa level : all_isas()) {
+    cache c(level, {2, 16}, kv_type::f32, 40);
+    c.softcap = 50;
+    for (std::uint32_t i = 0; i < 16; ++i) c.q[39 * 32 + i] = 1e30F; // head 0 of the last row
+    for (std::uint32_t i = 0; i < 16; ++i) c.k[20 * 16 + i] = 1e30F;
+    c.write(20);
+    const auto out = c.attend(39, 1);
+    for (std::uint32_t i = 0; i < 16; ++i) BOOST_TEST(std::isnan(out[i]));
+    for (std::uint32_t i = 16; i < 32; ++i) BOOST_TEST(std::isfinite(out[i]));
   }
 }
 

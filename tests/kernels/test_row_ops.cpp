@@ -104,19 +104,56 @@ BOOST_AUTO_TEST_CASE(rope_turns_each_pair_by_its_angle) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(rope_turns_the_halves_of_a_head_like_its_neighbours) {
+  // The same pairs laid out both ways: the same numbers come out, to the bit.
+  rope rotary{6, {1.0F, 0.25F, 0.01F}, 1.5F};
+  std::vector<float> cosine(6), sine(6), half_cosine(6), half_sine(6);
+  rope_angles(rotary, 7, cosine.data(), sine.data());
+  rotary.pairs = rope_pairs::halves;
+  rope_angles(rotary, 7, half_cosine.data(), half_sine.data());
+  for (const isa level : all_isas()) {
+    auto adjacent = random_floats(8, 1);
+    guarded_row halves{std::vector<float>(16)};
+    for (std::uint32_t head = 0; head < 2; ++head)
+      for (std::uint32_t i = 0; i < 8; ++i)
+        halves.data[head * 8 + i] = i < 6 ? adjacent[i % 3 * 2 + i / 3] : adjacent[i];
+    kernels_for(level).rotate(adjacent.data(), cosine.data(), sine.data(), 1, 8, 6);
+    kernels_for(level).rotate_halves(halves(), half_cosine.data(), half_sine.data(), 2, 8, 6);
+    BOOST_TEST(halves.intact());
+    for (std::uint32_t head = 0; head < 2; ++head)
+      for (std::uint32_t i = 0; i < 8; ++i)
+        BOOST_TEST(halves.data[head * 8 + i] == (i < 6 ? adjacent[i % 3 * 2 + i / 3] : adjacent[i]));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_sequence_that_reaches_far_turns_by_the_long_frequencies) {
+  rope rotary{2, {1.0F}, 1.0F, rope_pairs::halves, {0.5F}, 32};
+  std::vector<float> cosine(2), sine(2);
+  for (const auto& [reach, frequency] : {std::pair{0U, 1.0}, {32U, 1.0}, {33U, 0.5}}) {
+    rope_angles(rotary, 3, cosine.data(), sine.data(), reach);
+    BOOST_TEST(sine[1] == std::sin(3 * frequency), boost::test_tools::tolerance(1e-6));
+    BOOST_TEST(cosine[1] == std::cos(3 * frequency), boost::test_tools::tolerance(1e-6));
+  }
+  rotary.long_inverse_frequency.clear(); // one set for all
+  rope_angles(rotary, 3, cosine.data(), sine.data(), 1000);
+  BOOST_TEST(sine[1] == std::sin(3.0), boost::test_tools::tolerance(1e-6));
+}
+
 BOOST_AUTO_TEST_CASE(rope_agrees_with_the_reference_at_any_size) {
-  for (const isa level : vector_isas()) {
-    for (const std::uint32_t dims : {2U, 6U, 16U, 24U, 64U, 80U, 128U}) {
-      const std::uint32_t heads = 3, head_dim = dims + 5;
-      const auto cosine = random_floats(dims, dims), sine = random_floats(dims, dims + 1);
-      const auto old = random_floats(heads * head_dim, dims + 2);
-      guarded_row x{old};
-      auto expected = old;
-      kernels_for(isa::ref).rotate(expected.data(), cosine.data(), sine.data(), heads, head_dim, dims);
-      kernels_for(level).rotate(x(), cosine.data(), sine.data(), heads, head_dim, dims);
-      BOOST_TEST(x.intact());
-      for (std::size_t i = 0; i < expected.size(); ++i) // three roundings of terms of up to 3 * 3
-        BOOST_REQUIRE_SMALL(static_cast<double>(x.data[i] - expected[i]), 3 * epsilon * 18);
+  for (const auto rotation : {&kernel_table::rotate, &kernel_table::rotate_halves}) {
+    for (const isa level : vector_isas()) {
+      for (const std::uint32_t dims : {2U, 6U, 16U, 24U, 64U, 80U, 128U}) {
+        const std::uint32_t heads = 3, head_dim = dims + 5;
+        const auto cosine = random_floats(dims, dims), sine = random_floats(dims, dims + 1);
+        const auto old = random_floats(heads * head_dim, dims + 2);
+        guarded_row x{old};
+        auto expected = old;
+        (kernels_for(isa::ref).*rotation)(expected.data(), cosine.data(), sine.data(), heads, head_dim, dims);
+        (kernels_for(level).*rotation)(x(), cosine.data(), sine.data(), heads, head_dim, dims);
+        BOOST_TEST(x.intact());
+        for (std::size_t i = 0; i < expected.size(); ++i) // three roundings of terms of up to 3 * 3
+          BOOST_REQUIRE_SMALL(static_cast<double>(x.data[i] - expected[i]), 3 * epsilon * 18);
+      }
     }
   }
 }
@@ -150,6 +187,83 @@ BOOST_AUTO_TEST_CASE(silu_mul_gives_an_element_the_same_bits_wherever_it_stands)
     for (std::uint32_t first = 0; first < 100; ++first) {
       kernels_for(level).silu_mul(gate.data() + first, up.data() + first, 100 - first, part.data());
       BOOST_REQUIRE(std::memcmp(whole.data() + first, part.data(), (100 - first) * sizeof(float)) == 0);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(gelu_mul_agrees_with_double_precision_over_the_whole_range) {
+  std::vector<float> gate;
+  for (float g = -30.0F; g < 30.0F; g += 0.0137F) gate.push_back(g);
+  for (const float g : {0.0F, -0.0F, 1e-30F, -1e-30F, 1e30F, -1e30F, 3e38F}) gate.push_back(g);
+  const auto count = static_cast<std::uint32_t>(gate.size());
+  const std::vector<float> up(count, 0.75F);
+  for (const isa level : all_isas()) {
+    guarded_row out{std::vector<float>(count)};
+    kernels_for(level).gelu_mul(gate.data(), up.data(), count, out());
+    BOOST_TEST(out.intact());
+    for (std::uint32_t i = 0; i < count; ++i) {
+      const double g = gate[i], inner = std::sqrt(2 / std::acos(-1.0)) * (g + 0.044715 * g * g * g);
+      const double expected = g / (1 + std::exp(-2 * inner)) * 0.75;
+      if (inner < -43) // exp(-2 inner) leaves the floats
+        BOOST_REQUIRE_SMALL(static_cast<double>(out.data[i]) - expected, 1e-35);
+      else
+        BOOST_REQUIRE_LE(ulps(out.data[i], expected), 8.0 + 8 * std::min(std::abs(inner), 45.0));
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(gelu_mul_gives_an_element_the_same_bits_wherever_it_stands) {
+  for (const isa level : all_isas()) {
+    const auto gate = random_floats(100, 1, 4), up = random_floats(100, 2);
+    std::vector<float> whole(100), part(100);
+    kernels_for(level).gelu_mul(gate.data(), up.data(), 100, whole.data());
+    for (std::uint32_t first = 0; first < 100; ++first) {
+      kernels_for(level).gelu_mul(gate.data() + first, up.data() + first, 100 - first, part.data());
+      BOOST_REQUIRE(std::memcmp(whole.data() + first, part.data(), (100 - first) * sizeof(float)) == 0);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_soft_cap_is_a_hyperbolic_tangent) {
+  std::vector<float> x;
+  for (float v = -300.0F; v < 300.0F; v += 0.0917F) x.push_back(v);
+  for (const float v : {0.0F, -0.0F, 1e-30F, -1e-12F, 1e-4F, 0.02F, 3e38F, -3e38F}) x.push_back(v);
+  const auto count = static_cast<std::uint32_t>(x.size());
+  for (const isa level : all_isas()) {
+    for (const float scale : {1.0F, 0.375F}) {
+      guarded_row row{x};
+      kernels_for(level).scale_cap(scale, 15.0F, count, row());
+      BOOST_TEST(row.intact());
+      for (std::uint32_t i = 0; i < count; ++i)
+        BOOST_REQUIRE_LE(ulps(row.data[i], 15 * std::tanh(static_cast<double>(x[i] * scale) / 15)), 8.0);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_soft_cap_hides_no_overflow) {
+  const float inf = std::numeric_limits<float>::infinity();
+  for (const isa level : all_isas()) {
+    for (const float bad : {inf, -inf, std::numeric_limits<float>::quiet_NaN()}) {
+      std::vector<float> row(19, 1.0F);
+      row[11] = bad;
+      kernels_for(level).scale_cap(1.0F, 30.0F, 19, row.data());
+      for (std::uint32_t i = 0; i < 19; ++i) BOOST_TEST(std::isnan(row[i]) == (i == 11));
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(scaling_is_exact) {
+  for (const isa level : vector_isas()) {
+    for (const std::uint32_t width : widths) {
+      const auto from = random_floats(width, 1);
+      auto expected = random_floats(width, 2);
+      guarded_row to{expected};
+      kernels_for(isa::ref).add_scaled(from.data(), 0.22F, width, expected.data());
+      kernels_for(isa::ref).scale_cap(1.7F, 0, width, expected.data());
+      kernels_for(level).add_scaled(from.data(), 0.22F, width, to());
+      kernels_for(level).scale_cap(1.7F, 0, width, to());
+      BOOST_TEST(to.intact());
+      BOOST_TEST(std::memcmp(to(), expected.data(), width * sizeof(float)) == 0);
     }
   }
 }

@@ -90,7 +90,7 @@ BOOST_AUTO_TEST_CASE(a_whole_file_becomes_a_program) {
   const model& m = **loaded;
   BOOST_TEST(m.config.layers == 1U);
   BOOST_TEST(m.config.head_dim == 4U);
-  BOOST_TEST(m.config.rope_dims == 4U);
+  BOOST_TEST(m.config.rope.dims == 4U);
   BOOST_TEST(m.config.kv_heads == 1U);
   BOOST_TEST(m.config.vocab == 3U);
   BOOST_TEST(m.config.tied_head);
@@ -134,10 +134,9 @@ BOOST_AUTO_TEST_CASE(the_cache_is_bf16_where_keys_or_values_would_leave_the_rang
 }
 
 BOOST_AUTO_TEST_CASE(another_architecture_is_refused_with_the_list_of_those_that_run) {
-  const auto message =
-      refusal([](auto& f) { f.texts["general.architecture"] = "gemma3"; }, errc::unsupported);
-  BOOST_TEST(mentions(message, "'gemma3'"));
-  BOOST_TEST(mentions(message, "supported: llama"));
+  const auto message = refusal([](auto& f) { f.texts["general.architecture"] = "mamba"; }, errc::unsupported);
+  BOOST_TEST(mentions(message, "'mamba'"));
+  BOOST_TEST(mentions(message, "supported: gemma2, gemma3, granite, llama,"));
 }
 
 BOOST_AUTO_TEST_CASE(missing_keys_and_tensors_are_named) {
@@ -207,18 +206,18 @@ BOOST_AUTO_TEST_CASE(tensors_of_a_wrong_shape_are_named_with_the_shape_they_need
 }
 
 BOOST_AUTO_TEST_CASE(what_the_computation_would_leave_out_is_refused) {
-  const auto bias = refusal([](auto& f) { f.tensors["blk.0.attn_q.bias"] = {8}; }, errc::unsupported);
-  BOOST_TEST(mentions(bias, "blk.0.attn_q.bias"));
-  for (const char* key : {"llama.expert_count", "llama.attention.sliding_window"})
+  const auto norm = refusal([](auto& f) { f.tensors["blk.0.attn_q_norm.weight"] = {4}; }, errc::unsupported);
+  BOOST_TEST(mentions(norm, "blk.0.attn_q_norm.weight"));
+  for (const char* key : {"llama.expert_shared_count", "llama.attention.sliding_window", "llama.surprise"})
     BOOST_TEST(mentions(refusal([&](auto& f) { f.numbers[key] = 8; }, errc::unsupported), key));
   BOOST_TEST(mentions(
-      refusal([](auto& f) { f.texts["llama.rope.scaling.type"] = "yarn"; }, errc::unsupported), "'yarn'"));
+      refusal([](auto& f) { f.texts["llama.rope.scaling.type"] = "dynamic"; }, errc::unsupported),
+      "'dynamic'"));
   BOOST_TEST(mentions(
       refusal([](auto& f) { f.reals["llama.attention.clamp_kqv"] = 8.0F; }, errc::unsupported),
       "llama.attention.clamp_kqv"));
-  BOOST_TEST(mentions(
-      refusal([](auto& f) { f.reals["llama.rope.scaling.attn_factor"] = 1.1F; }, errc::unsupported),
-      "llama.rope.scaling.attn_factor"));
+  for (const char* key : {"llama.attention.scale", "llama.logit_scale", "llama.residual_scale"})
+    BOOST_TEST(mentions(refusal([&](auto& f) { f.reals[key] = 1.1F; }, errc::unsupported), key));
   BOOST_TEST(mentions(
       refusal([](auto& f) { f.flags["llama.attention.causal"] = false; }, errc::unsupported),
       "llama.attention.causal"));
@@ -227,6 +226,72 @@ BOOST_AUTO_TEST_CASE(what_the_computation_would_leave_out_is_refused) {
   fine.reals["llama.attention.clamp_kqv"] = 0.0F;
   fine.flags["llama.attention.causal"] = true;
   BOOST_TEST(fine.load().has_value());
+}
+
+BOOST_AUTO_TEST_CASE(biases_of_a_llama_file_are_taken_where_they_are) {
+  // Of q, k and v all or none.
+  BOOST_TEST(mentions(refusal([](auto& f) { f.tensors["blk.0.attn_q.bias"] = {8}; }), "blk.0.attn_k.bias"));
+  llama_file file;
+  file.tensors["blk.0.attn_q.bias"] = {8};
+  file.tensors["blk.0.attn_k.bias"] = {4};
+  file.tensors["blk.0.attn_v.bias"] = {4};
+  file.tensors["blk.0.ffn_up.bias"] = {12};
+  const std::string all = file.bytes();
+  const auto open = gguf_file::parse(as_bytes(all), "test.gguf");
+  BOOST_REQUIRE(open);
+  const auto checked = check_model(*open, {});
+  BOOST_TEST(checked.has_value(), (checked ? "" : checked.error().message));
+}
+
+BOOST_AUTO_TEST_CASE(one_matrix_of_q_k_and_v_is_taken_as_it_is) {
+  llama_file file;
+  for (const char* name : {"blk.0.attn_q.weight", "blk.0.attn_k.weight", "blk.0.attn_v.weight"})
+    file.tensors.erase(name);
+  file.tensors["blk.0.attn_qkv.weight"] = {8, 16};
+  const auto loaded = file.load();
+  BOOST_REQUIRE_MESSAGE(loaded, loaded.error().message);
+  BOOST_TEST((*loaded)->weights.layers[0].qkv.size() == 1U);
+  file.tensors["blk.0.attn_qkv.weight"] = {8, 15};
+  const auto wrong = file.load();
+  BOOST_REQUIRE(!wrong);
+  BOOST_TEST(mentions(wrong.error().message, "blk.0.attn_qkv.weight"));
+}
+
+BOOST_AUTO_TEST_CASE(experts_of_a_llama_file_are_described_and_checked) {
+  const auto experts = [](llama_file& f) {
+    f.numbers["llama.expert_count"] = 4;
+    f.numbers["llama.expert_used_count"] = 2;
+    for (const char* name : {"blk.0.ffn_gate.weight", "blk.0.ffn_up.weight", "blk.0.ffn_down.weight"})
+      f.tensors.erase(name);
+    f.tensors["blk.0.ffn_gate_inp.weight"] = {8, 4};
+    f.tensors["blk.0.ffn_gate_exps.weight"] = {8, 12, 4};
+    f.tensors["blk.0.ffn_up_exps.weight"] = {8, 12, 4};
+    f.tensors["blk.0.ffn_down_exps.weight"] = {12, 8, 4};
+  };
+  BOOST_TEST(mentions(
+      refusal([&](auto& f) {
+        experts(f);
+        f.tensors["blk.0.ffn_up_exps.weight"] = {8, 12, 3};
+      }),
+      "[8, 12, 4] is needed"));
+  BOOST_TEST(mentions(
+      refusal([&](auto& f) {
+        experts(f);
+        f.numbers["llama.expert_used_count"] = 5;
+      }),
+      "llama.expert_used_count"));
+  BOOST_TEST(mentions(
+      refusal([&](auto& f) {
+        experts(f);
+        f.numbers.erase("llama.expert_used_count");
+      }),
+      "llama.expert_used_count"));
+  llama_file file;
+  experts(file);
+  const std::string all = file.bytes();
+  const auto open = gguf_file::parse(as_bytes(all), "test.gguf");
+  BOOST_REQUIRE(open);
+  BOOST_TEST(check_model(*open, {}).has_value());
 }
 
 BOOST_AUTO_TEST_CASE(the_vocabulary_and_the_table_must_fit) {
@@ -250,14 +315,14 @@ BOOST_AUTO_TEST_CASE(a_head_of_its_own_is_used) {
 }
 
 BOOST_AUTO_TEST_CASE(rope_frequencies_follow_base_scale_and_factors) {
-  model_config config;
-  config.rope_dims = 4;
-  config.rope_base = 100.0F;
-  auto f = rope_inverse_frequencies(config, {});
+  rope_config rope;
+  rope.dims = 4;
+  rope.base = 100.0F;
+  auto f = rope_inverse_frequencies(rope, {});
   BOOST_TEST(f[0] == 1.0F);
   BOOST_TEST(f[1] == 0.1F);
-  config.rope_scale = 2.0F;
-  f = rope_inverse_frequencies(config, {1.0F, 4.0F});
+  rope.scale = 2.0F;
+  f = rope_inverse_frequencies(rope, {1.0F, 4.0F});
   BOOST_TEST(f[0] == 0.5F);
   BOOST_TEST(f[1] == 0.0125F);
 }
@@ -269,7 +334,7 @@ BOOST_AUTO_TEST_CASE(linear_scaling_is_read_as_llama_cpp_reads_it) {
     for (const auto& [key, value] : reals) file.reals[key] = value;
     const auto loaded = file.load();
     BOOST_REQUIRE_MESSAGE(loaded, loaded.error().message);
-    return (*loaded)->config.rope_scale;
+    return (*loaded)->config.rope.scale;
   };
   BOOST_TEST(scale_of({}) == 1.0F);
   BOOST_TEST(scale_of({{"llama.rope.scaling.factor", 4.0F}}, "linear") == 4.0F);

@@ -61,12 +61,12 @@ BOOST_AUTO_TEST_CASE(the_built_in_formats_are_entered_through_the_common_door) {
   BOOST_TEST_REQUIRE(static_cast<bool>(troupe::plugins::add_built_in_schemes(registry)));
   for (const char* id :
        {"dense.f32", "dense.f16", "dense.bf16", "gguf.q4_0", "gguf.q4_1", "gguf.q5_0", "gguf.q5_1",
-        "gguf.q8_0"}) {
+        "gguf.q8_0", "gguf.q4_k", "gguf.q6_k", "gguf.iq4_xs", "gguf.nvfp4"}) {
     const troupe_quant_scheme* scheme = registry.find(id);
     BOOST_TEST_REQUIRE(scheme != nullptr);
     BOOST_TEST(std::string_view(scheme->id) == id);
   }
-  BOOST_TEST(registry.all().size() == 8);
+  BOOST_TEST(registry.all().size() == 26);
   BOOST_TEST(registry.find("gguf.q4_2") == nullptr);
   BOOST_TEST(registry.find("") == nullptr);
   const auto again = troupe::plugins::add_built_in_schemes(registry);

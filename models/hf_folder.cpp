@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/hf_folder.hpp"
+
+#include "models/config_reader.hpp"
+#include "models/json_document.hpp"
+
+#include <boost/json/value.hpp>
+
+#include <filesystem>
+
+namespace troupe::models {
+
+namespace {
+
+constexpr const char* quantisation = "quantization_config";
+
+config_key quantisation_key(const char* name) {
+  return {"", std::string(quantisation) + '.' + name};
+}
+
+void read_widened_type(config_reader& keys, folder_format& format) {
+  const config_key newer{"", "dtype"}, older{"", "torch_dtype"};
+  const std::string type = keys.text_or(keys.has(newer) ? newer : older, "bfloat16");
+  if (type == "float32")
+    format.widened = ggml_type::f32;
+  else if (type == "float16")
+    format.widened = ggml_type::f16; // any other: bf16, which has the range of all of them
+}
+
+/// The methods whose scales safetensors_folder knows how to lay.
+void read_quantisation(config_reader& keys, folder_format& format) {
+  const config_key method_key = quantisation_key("quant_method"), layout_key = quantisation_key("format");
+  const std::string method = keys.text_or(method_key, "");
+  format.quantised = true;
+  if (method == "fp8") {
+    const config_key block = quantisation_key("weight_block_size");
+    const auto size = keys.numbers(block, 2, 1, 1U << 16);
+    if (size.size() == 1) keys.refuse(block, "must hold two numbers", errc::bad_file);
+    if (size.size() != 2) return;
+    format.block_rows = size[0];
+    format.block_columns = size[1];
+  } else if (method == "compressed-tensors") {
+    const std::string layout = keys.text_or(layout_key, "");
+    if (layout != "float-quantized" && layout != "int-quantized" && layout != "naive-quantized")
+      keys.refuse(
+          layout_key, "is '" + for_message(layout) +
+                          "'; float-quantized, int-quantized and naive-quantized are supported");
+  } else if (method != "fbgemm_fp8") {
+    keys.refuse(
+        method_key, "is '" + for_message(method) + "'; fp8, fbgemm_fp8 and compressed-tensors are supported");
+  }
+}
+
+} // namespace
+
+result<folder_format> read_folder_format(const boost::json::object& config, const std::string& name) {
+  config_reader keys(make_json_source(config), name, false);
+  folder_format format;
+  read_widened_type(keys, format);
+  if (keys.is_object({"", quantisation})) read_quantisation(keys, format);
+  if (auto fine = keys.outcome(); !fine) return fine.error();
+  return format;
+}
+
+result<hf_folder> hf_folder::open(const std::string& path) {
+  const std::string name = path + "/config.json";
+  const auto document = read_json_object(name);
+  if (!document) return document.error();
+  auto config = read_model_config(*document, name);
+  if (!config) return config.error();
+  const auto format = read_folder_format(*document, name);
+  if (!format) return format.error();
+  auto tensors = safetensors_folder::open(path, *format);
+  if (!tensors) return tensors.error();
+  auto folder = std::filesystem::path(path);
+  if (!folder.has_filename()) folder = folder.parent_path(); // "folder/"
+  config->name = folder.filename().string();
+  return hf_folder{std::move(*config), std::move(*tensors)};
+}
+
+bool is_folder(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::is_directory(path, ignored);
+}
+
+} // namespace troupe::models

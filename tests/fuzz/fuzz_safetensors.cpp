@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fuzzes the safetensors reader: any bytes, then every tensor as loading reads it.
+
+// covers: models/safetensors_*.cpp models/tensor_source.cpp models/json_document.cpp
+#include "models/safetensors_folder.hpp"
+#include "models/weights.hpp"
+
+#include <cstdlib>
+
+namespace {
+
+using namespace troupe::models;
+
+std::uint64_t sum = 0;
+
+/// The format is drawn from the input's length, so that all of it is reached.
+folder_format format_of(std::size_t size) {
+  constexpr ggml_type types[] = {ggml_type::f32, ggml_type::f16, ggml_type::bf16};
+  return {types[size % 3], size % 2 == 0, 1 + size % 5, 1 + size % 7};
+}
+
+void read_entries(const safetensors_file& file) {
+  std::uint64_t total = 0;
+  for (const safetensors_entry& entry : file.entries()) {
+    if (file.find(entry.name) != &entry) std::abort();
+    if (entry.data.size() != entry.elements * element_bytes(entry.type)) std::abort();
+    for (const std::byte byte : entry.data) sum += static_cast<std::uint64_t>(byte);
+    total += entry.data.size();
+    sum += describe(entry).size();
+  }
+  if (total > file.file_bytes()) std::abort(); // they do not overlap
+}
+
+void read_tensors(const safetensors_folder& folder) {
+  for (const model_tensor& tensor : folder.tensors()) {
+    if (folder.find_tensor(tensor.name) != &tensor || !folder.tensor(tensor.name)) std::abort();
+    std::vector<std::byte> loaded(loaded_bytes(tensor));
+    if (tensor.codec != nullptr) tensor.codec->decode(tensor, loaded.data());
+    if (tensor.rank == 2 && tensor.ne[1] > 1) {
+      const model_tensor last = rows_of(tensor, 0, tensor.ne[1] - 1, 1);
+      std::vector<std::byte> row(loaded_bytes(last));
+      if (last.codec != nullptr) last.codec->decode(last, row.data());
+      if (last.codec != nullptr &&
+          !std::equal(row.begin(), row.end(), loaded.end() - static_cast<std::ptrdiff_t>(row.size())))
+        std::abort();
+    }
+    sum += describe(tensor).size();
+    if (const auto numbers = load_vector(folder, tensor.name, tensor.elements)) sum += numbers->size();
+  }
+  for (const safetensors_entry* entry : folder.unreadable())
+    if (folder.tensor(entry->name)) std::abort();
+}
+
+void check_message(const troupe::error& error) {
+  if (error.message.find('\n') != std::string::npos) std::abort();
+}
+
+} // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  auto file = safetensors_file::parse({reinterpret_cast<const std::byte*>(data), size}, "fuzz.safetensors");
+  if (!file) {
+    check_message(file.error());
+    return 0;
+  }
+  read_entries(*file);
+  std::vector<safetensors_file> files;
+  files.push_back(std::move(*file));
+  const auto folder = safetensors_folder::join(std::move(files), "fuzz", format_of(size));
+  if (!folder) {
+    check_message(folder.error());
+    return 0;
+  }
+  read_tensors(*folder);
+  return 0;
+}

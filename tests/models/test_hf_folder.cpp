@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+// What config.json may and may not say.
+#include "models/hf_folder.hpp"
+
+#include "models/architectures/architecture.hpp"
+#include "models/json_document.hpp"
+#include "models/model.hpp"
+#include "tests/models/shared_files.hpp"
+
+#include <boost/json.hpp>
+#include <boost/test/unit_test.hpp>
+
+#include <cmath>
+#include <filesystem>
+#include <functional>
+#include <set>
+
+using namespace troupe;
+using namespace troupe::models;
+using namespace troupe::models::test;
+
+namespace {
+
+namespace fs = std::filesystem;
+namespace json = boost::json;
+
+json::object config_of(const std::string& name) {
+  const auto read = read_json_object(TROUPE_TEST_DATA "/arch/" + name + "/config.json");
+  BOOST_REQUIRE_MESSAGE(read, read.error().message);
+  return *read;
+}
+
+/// A fixture's config.json with some keys changed (removed, when the value is undefined).
+struct change {
+  const char* key;
+  json::value value;
+  bool remove = false;
+};
+
+json::object changed(const std::string& name, std::initializer_list<change> changes) {
+  json::object config = config_of(name);
+  for (const change& each : changes) {
+    if (each.remove)
+      config.erase(each.key);
+    else
+      config[each.key] = each.value;
+  }
+  return config;
+}
+
+model_config accepted(const std::string& name, std::initializer_list<change> changes) {
+  const auto read = read_model_config(changed(name, changes), "config.json");
+  BOOST_REQUIRE_MESSAGE(read, read.error().message);
+  return *read;
+}
+
+bool refused(
+    const std::string& name, std::initializer_list<change> changes, std::string_view what,
+    errc code = errc::unsupported) {
+  const auto read = read_model_config(changed(name, changes), "config.json");
+  BOOST_REQUIRE(!read);
+  const std::string& message = read.error().message;
+  BOOST_TEST((read.error().code == code), message);
+  BOOST_TEST(message.starts_with("config.json: "), message);
+  BOOST_TEST(message.find('\n') == std::string::npos);
+  const bool found = message.find(what) != std::string::npos;
+  if (!found) BOOST_TEST_MESSAGE("'" << message << "' does not say '" << what << "'");
+  return found;
+}
+
+json::object yarn() {
+  return {{"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 32}};
+}
+
+} // namespace
+
+BOOST_AUTO_TEST_SUITE(hf_folders)
+
+BOOST_AUTO_TEST_CASE(every_architecture_has_a_name_and_a_class_of_its_own) {
+  std::set<std::string_view> names, classes;
+  for (const architecture* kind : architectures()) {
+    BOOST_TEST(names.insert(kind->name).second, kind->name);
+    BOOST_TEST(classes.insert(kind->hf_class).second, kind->hf_class);
+    BOOST_TEST((find_hf_architecture(kind->hf_class) == kind));
+    if (!kind->gguf.empty()) BOOST_TEST((find_gguf_architecture(kind->gguf) == kind));
+  }
+  BOOST_TEST(find_gguf_architecture("") == nullptr);
+}
+
+BOOST_AUTO_TEST_CASE(keys_that_nobody_knows_are_refused_unless_they_say_nothing) {
+  BOOST_TEST(refused("llama", {{"logit_bias_scale", 3}}, "'logit_bias_scale'"));
+  BOOST_TEST(refused("llama", {{"alibi", true}}, "'alibi'"));
+  BOOST_TEST(refused("llama", {{"position_embedding", "alibi"}}, "'position_embedding'"));
+  BOOST_TEST(refused("llama", {{"nested", json::object{{"key", 1}}}}, "'nested.key'"));
+  BOOST_TEST(refused("llama", {{"a.b", 1}}, "'a.b'"));
+  BOOST_TEST(refused("llama", {{"sliding_window", 16}}, "'sliding_window'"));
+  accepted("llama", {{"sliding_window", nullptr}, {"alibi", false}, {"tags", json::array{}}});
+  accepted(
+      "llama",
+      {{"transformers_version", "4.50.0"}, {"use_cache", true}, {"id2label", json::object{{"0", "x"}}}});
+}
+
+BOOST_AUTO_TEST_CASE(long_names_of_objects_are_not_copied_for_every_member) {
+  json::object many;
+  for (int i = 0; i < 20000; ++i) many[std::to_string(i)] = 0;
+  json::object config = config_of("llama");
+  config[std::string(1U << 22, 'x')] = std::move(many);
+  const auto read = read_model_config(config, "config.json");
+  BOOST_REQUIRE(!read);
+  BOOST_TEST(read.error().message.find("is not known") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(keys_are_named_when_they_are_missing_wrong_or_out_of_range) {
+  for (const char* key :
+       {"hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size",
+        "max_position_embeddings", "rms_norm_eps", "vocab_size"}) {
+    BOOST_TEST(refused("llama", {{key, {}, true}}, std::string("'") + key + "' is missing", errc::bad_file));
+    BOOST_TEST(refused("llama", {{key, "1"}}, "is a string", errc::bad_file));
+    BOOST_TEST(refused("llama", {{key, -1}}, "..", errc::bad_file));
+    BOOST_TEST(refused("llama", {{key, 1e300}}, std::string("'") + key + "'", errc::bad_file));
+    BOOST_TEST(refused("llama", {{key, json::object{}}}, std::string("'") + key + "'", errc::bad_file));
+  }
+  BOOST_TEST(refused("llama", {{"num_hidden_layers", UINT64_MAX}}, "num_hidden_layers", errc::bad_file));
+  BOOST_TEST(refused("llama", {{"num_key_value_heads", 2}}, "evenly", errc::bad_file));
+  BOOST_TEST(refused("qwen3", {{"head_dim", {}, true}}, "'head_dim' is missing", errc::bad_file));
+  BOOST_TEST(refused("llama", {{"hidden_act", "gelu"}}, "'hidden_act' is 'gelu'"));
+  BOOST_TEST(refused("gemma2", {{"hidden_activation", "gelu"}}, "'hidden_activation' is 'gelu'"));
+  BOOST_TEST(refused("gemma3", {{"use_bidirectional_attention", true}}, "use_bidirectional_attention"));
+}
+
+BOOST_AUTO_TEST_CASE(one_known_class_is_needed) {
+  BOOST_TEST(refused(
+      "llama", {{"architectures", json::array{"MambaForCausalLM"}}}, "'MambaForCausalLM' is not supported"));
+  BOOST_TEST(refused("llama", {{"architectures", json::array{}}}, "'architectures'", errc::bad_file));
+  BOOST_TEST(refused("llama", {{"architectures", {}, true}}, "'architectures'", errc::bad_file));
+  BOOST_TEST(refused("llama", {{"architectures", json::array{1}}}, "'architectures'", errc::bad_file));
+}
+
+BOOST_AUTO_TEST_CASE(windows_hold_for_the_layers_that_each_model_gives_them) {
+  BOOST_TEST(accepted("mistral", {}).layer(1).window == 16U);
+  BOOST_TEST(accepted("mistral", {{"sliding_window", nullptr}}).layer(0).window == 0U);
+  BOOST_TEST(accepted("mistral", {{"sliding_window", {}, true}}).layer(0).window == 4096U);
+  BOOST_TEST(accepted("mixtral", {{"sliding_window", {}, true}}).layer(0).window == 0U);
+  BOOST_TEST(accepted("phi3", {{"sliding_window", {}, true}}).layer(0).window == 0U);
+  const model_config qwen = accepted("qwen2", {{"use_sliding_window", true}});
+  BOOST_TEST(qwen.layer(0).window == 0U);
+  BOOST_TEST(qwen.layer(1).window == 16U); // from max_window_layers on
+  BOOST_TEST(accepted("qwen2", {}).layer(1).window == 0U);
+  const json::array types{"sliding_attention", "full_attention"};
+  const model_config typed = accepted("qwen2", {{"use_sliding_window", true}, {"layer_types", types}});
+  BOOST_TEST(typed.layer(0).window == 16U);
+  BOOST_TEST(typed.layer(1).window == 0U);
+  BOOST_TEST(
+      refused("qwen2", {{"layer_types", json::array{"full_attention"}}}, "'layer_types'", errc::bad_file));
+  BOOST_TEST(refused("qwen2", {{"layer_types", json::array{"full_attention", "linear"}}}, "'layer_types'"));
+  const model_config gemma = accepted("gemma2", {});
+  BOOST_TEST(gemma.layer(0).window == 16U);
+  BOOST_TEST(gemma.layer(1).window == 0U);
+  const model_config gemma3 = accepted("gemma3", {{"sliding_window_pattern", 2}});
+  BOOST_TEST(gemma3.layer(0).window == 16U);
+  BOOST_TEST((gemma3.layer(0).rope == rope_choice::local));
+  BOOST_TEST(gemma3.layer(1).window == 0U);
+  BOOST_TEST((gemma3.layer(1).rope == rope_choice::global));
+}
+
+BOOST_AUTO_TEST_CASE(layers_without_rotation_are_those_that_are_listed) {
+  const model_config listed = accepted("smollm3", {{"no_rope_layers", json::array{0, 1, 1, 1}}});
+  BOOST_TEST((listed.layer(0).rope == rope_choice::none));
+  BOOST_TEST((listed.layer(3).rope == rope_choice::global));
+  const model_config counted =
+      accepted("smollm3", {{"no_rope_layers", nullptr}, {"no_rope_layer_interval", 2}});
+  BOOST_TEST((counted.layer(1).rope == rope_choice::none));
+  BOOST_TEST((counted.layer(2).rope == rope_choice::global));
+  BOOST_TEST(refused("smollm3", {{"no_rope_layers", json::array{1}}}, "'no_rope_layers'", errc::bad_file));
+  BOOST_TEST(
+      refused("smollm3", {{"no_rope_layers", json::array{1, 2, 1, 1}}}, "'no_rope_layers'", errc::bad_file));
+}
+
+BOOST_AUTO_TEST_CASE(experts_of_qwen_are_in_the_layers_that_the_configuration_names) {
+  const model_config mixed = accepted("qwen3_moe", {});
+  BOOST_TEST(mixed.layer(0).experts);
+  BOOST_TEST(!mixed.layer(1).experts);
+  const model_config sparse =
+      accepted("qwen3_moe", {{"decoder_sparse_step", 3}, {"mlp_only_layers", nullptr}});
+  BOOST_TEST(!sparse.layer(1).experts);
+  BOOST_TEST(sparse.layer(2).experts);
+  BOOST_TEST(!accepted("qwen3_moe", {{"norm_topk_prob", {}, true}}).experts.normalise);
+  BOOST_TEST(refused("qwen3_moe", {{"num_experts_per_tok", 9}}, "'num_experts_per_tok'", errc::bad_file));
+  BOOST_TEST(
+      refused("qwen3_moe", {{"mlp_only_layers", json::array{3}}}, "'mlp_only_layers'", errc::bad_file));
+  BOOST_TEST(
+      refused("qwen3_moe", {{"shared_expert_intermediate_size", 8}}, "'shared_expert_intermediate_size'"));
+}
+
+BOOST_AUTO_TEST_CASE(rope_scaling_of_unknown_kind_is_refused_by_name) {
+  const auto scaling = [](json::object object) { return change{"rope_scaling", std::move(object)}; };
+  BOOST_TEST(refused("llama", {scaling({{"rope_type", "dynamic"}, {"factor", 2.0}})}, "'dynamic'"));
+  BOOST_TEST(refused("llama", {scaling({{"type", "ntk"}, {"factor", 2.0}})}, "'ntk'"));
+  BOOST_TEST(refused(
+      "llama", {scaling({{"rope_type", "linear"}})}, "'rope_scaling.factor' is missing", errc::bad_file));
+  BOOST_TEST(
+      refused("llama", {scaling({{"rope_type", "linear"}, {"factor", 2.0}, {"x", 1}})}, "'rope_scaling.x'"));
+  BOOST_TEST(refused(
+      "llama", {scaling({{"rope_type", "llama3"}, {"factor", 8.0}})}, "low_freq_factor", errc::bad_file));
+  BOOST_TEST(refused(
+      "phi3_longrope",
+      {scaling(
+          {{"type", "longrope"}, {"short_factor", json::array{1.0}}, {"long_factor", json::array{1.0}}})},
+      "has 1 numbers; 6 are needed", errc::bad_file));
+  BOOST_TEST(refused(
+      "llama",
+      {scaling({{"rope_type", "linear"}, {"factor", 2.0}}),
+       {"rope_parameters", json::object{{"rope_theta", 1e4}}}},
+      "both", errc::bad_file));
+  BOOST_TEST(refused("llama", {{"partial_rotary_factor", 0.2}}, "even number", errc::bad_file)); // of 16: 3
+  BOOST_TEST(accepted("llama", {scaling({{"type", "linear"}, {"factor", 2.0}})}).rope.scale == 2.0F);
+}
+
+BOOST_AUTO_TEST_CASE(yarn_mixes_the_frequencies_as_the_paper_says) {
+  // As transformers 5.24 computes them for base 10000, 16 dimensions, factor 4, 32 positions.
+  const model_config config = accepted("llama", {{"rope_scaling", yarn()}});
+  BOOST_TEST(
+      config.rope.attention_factor == 0.1F * std::log(4.0F) + 1.0F, boost::test_tools::tolerance(1e-6F));
+  const auto frequencies = rope_inverse_frequencies(config.rope, config.rope.factors);
+  const std::vector<float> expected{1.0F,           0.197642356F,    0.0250000004F,   0.00790569466F,
+                                    0.00249999994F, 0.000790569466F, 0.000250000012F, 7.90569466e-05F};
+  BOOST_REQUIRE_EQUAL(frequencies.size(), expected.size());
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    BOOST_TEST(frequencies[i] == expected[i], boost::test_tools::tolerance(1e-5F));
+}
+
+BOOST_AUTO_TEST_CASE(the_type_of_widened_weights_and_the_quantisation_are_read) {
+  const auto format = [](std::initializer_list<change> changes) {
+    return read_folder_format(changed("llama", changes), "config.json");
+  };
+  BOOST_TEST((format({})->widened == ggml_type::f32));
+  BOOST_TEST((format({{"torch_dtype", "float16"}})->widened == ggml_type::f16));
+  BOOST_TEST((format({{"torch_dtype", "bfloat16"}})->widened == ggml_type::bf16));
+  BOOST_TEST((format({{"torch_dtype", {}, true}, {"dtype", "float16"}})->widened == ggml_type::f16));
+  BOOST_TEST(!format({})->quantised);
+  const auto quantised = [&](json::object object) {
+    return format({{"quantization_config", std::move(object)}});
+  };
+  const auto fp8 = quantised({{"quant_method", "fp8"}, {"weight_block_size", json::array{64, 32}}});
+  BOOST_REQUIRE(fp8);
+  BOOST_TEST(fp8->quantised);
+  BOOST_TEST(fp8->block_rows == 64U);
+  BOOST_TEST(fp8->block_columns == 32U);
+  BOOST_TEST(quantised({{"quant_method", "compressed-tensors"}, {"format", "int-quantized"}}).has_value());
+  const auto says = [](const auto& refused, const char* what) {
+    BOOST_REQUIRE(!refused);
+    return refused.error().message.find(what) != std::string::npos;
+  };
+  BOOST_TEST(says(quantised({{"quant_method", "gptq"}, {"bits", 4}}), "'gptq'"));
+  BOOST_TEST(says(
+      quantised({{"quant_method", "compressed-tensors"}, {"format", "pack-quantized"}}), "'pack-quantized'"));
+  BOOST_TEST(
+      says(quantised({{"quant_method", "fp8"}, {"weight_block_size", json::array{128}}}), "two numbers"));
+  BOOST_TEST(says(
+      quantised({{"quant_method", "fp8"}, {"weight_block_size", json::array{0, 1}}}), "weight_block_size"));
+  BOOST_TEST(says(quantised({{"bits", 4}}), "quant_method"));
+}
+
+BOOST_AUTO_TEST_CASE(a_folder_is_checked_without_packing_it) {
+  for (const auto& entry : fs::directory_iterator(TROUPE_TEST_DATA "/arch")) {
+    const auto folder = hf_folder::open(entry.path().string() + '/');
+    BOOST_REQUIRE_MESSAGE(folder, folder.error().message);
+    BOOST_TEST(folder->config.name == entry.path().filename().string());
+    const auto checked = check_folder(*folder);
+    BOOST_TEST(checked.has_value(), (checked ? "" : checked.error().message));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_folder_without_its_files_is_told_by_name) {
+  const auto nothing = load_model(TROUPE_TEST_DATA "/arch", {});
+  BOOST_REQUIRE(!nothing);
+  BOOST_TEST((nothing.error().code == errc::not_found));
+  BOOST_TEST(nothing.error().message.find("config.json") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
