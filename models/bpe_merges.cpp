@@ -53,17 +53,17 @@ merge_table::merge merge_table::find(token_id left, token_id right) const noexce
   return {};
 }
 
-void bpe_merger::run(std::vector<token_id>& ids, std::size_t begin) {
+void bpe_merger::run(const merge_table& table, std::vector<token_id>& ids, std::size_t begin) {
   if (ids.size() - begin <= short_word) {
-    run_short(ids, begin);
+    run_short(table, ids, begin);
   } else {
-    run_long(ids, begin);
+    run_long(table, ids, begin);
   }
 }
 
-void bpe_merger::run_short(std::vector<token_id>& ids, std::size_t begin) {
+void bpe_merger::run_short(const merge_table& table, std::vector<token_id>& ids, std::size_t begin) {
   pairs_.clear();
-  for (std::size_t i = begin; i + 1 < ids.size(); ++i) pairs_.push_back(table_.find(ids[i], ids[i + 1]));
+  for (std::size_t i = begin; i + 1 < ids.size(); ++i) pairs_.push_back(table.find(ids[i], ids[i + 1]));
   while (!pairs_.empty()) {
     const auto best = std::min_element(
         pairs_.begin(), pairs_.end(), [](const auto& a, const auto& b) { return a.rank < b.rank; });
@@ -72,30 +72,30 @@ void bpe_merger::run_short(std::vector<token_id>& ids, std::size_t begin) {
     ids[begin + at] = best->merged;
     ids.erase(ids.begin() + static_cast<std::ptrdiff_t>(begin + at + 1));
     pairs_.erase(best);
-    if (at > 0) pairs_[at - 1] = table_.find(ids[begin + at - 1], ids[begin + at]);
-    if (at < pairs_.size()) pairs_[at] = table_.find(ids[begin + at], ids[begin + at + 1]);
+    if (at > 0) pairs_[at - 1] = table.find(ids[begin + at - 1], ids[begin + at]);
+    if (at < pairs_.size()) pairs_[at] = table.find(ids[begin + at], ids[begin + at + 1]);
   }
 }
 
-void bpe_merger::offer(std::int32_t left) {
+void bpe_merger::offer(const merge_table& table, std::int32_t left) {
   if (left < 0) return;
   const symbol& a = symbols_[static_cast<std::size_t>(left)];
   if (a.next < 0) return;
   const token_id right_id = symbols_[static_cast<std::size_t>(a.next)].id;
-  const merge_table::merge m = table_.find(a.id, right_id);
+  const merge_table::merge m = table.find(a.id, right_id);
   if (m.merged < 0) return;
   heap_.push_back({m.rank, left, a.id, right_id, m.merged});
   std::push_heap(heap_.begin(), heap_.end(), std::greater<>());
 }
 
-void bpe_merger::run_long(std::vector<token_id>& ids, std::size_t begin) {
+void bpe_merger::run_long(const merge_table& table, std::vector<token_id>& ids, std::size_t begin) {
   const auto n = static_cast<std::int32_t>(ids.size() - begin);
   symbols_.clear();
   heap_.clear();
   for (std::int32_t i = 0; i < n; ++i) {
     symbols_.push_back({ids[begin + static_cast<std::size_t>(i)], i - 1, i + 1 < n ? i + 1 : -1});
   }
-  for (std::int32_t i = 0; i + 1 < n; ++i) offer(i);
+  for (std::int32_t i = 0; i + 1 < n; ++i) offer(table, i);
   constexpr token_id gone = -2;
   while (!heap_.empty()) {
     std::pop_heap(heap_.begin(), heap_.end(), std::greater<>());
@@ -110,8 +110,8 @@ void bpe_merger::run_long(std::vector<token_id>& ids, std::size_t begin) {
     right.id = gone;
     left.next = right.next;
     if (left.next >= 0) symbols_[static_cast<std::size_t>(left.next)].previous = c.left;
-    offer(left.previous);
-    offer(c.left);
+    offer(table, left.previous);
+    offer(table, c.left);
   }
   std::size_t out = begin;
   for (std::int32_t i = 0; i >= 0; i = symbols_[static_cast<std::size_t>(i)].next) {

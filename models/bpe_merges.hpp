@@ -45,11 +45,8 @@ class merge_table {
 /// Thread: one at a time per object. Time: O(n log n) in the word's length.
 class bpe_merger {
  public:
-  explicit bpe_merger(const merge_table& table) noexcept : table_(table) {}
-
-  /// Replaces `ids` (one id per byte) from `begin` on by the
-  /// merged ids.
-  void run(std::vector<token_id>& ids, std::size_t begin);
+  /// Replaces `ids` (one id per symbol) from `begin` on by the merged ids.
+  void run(const merge_table& table, std::vector<token_id>& ids, std::size_t begin);
 
  private:
   struct candidate {
@@ -65,11 +62,10 @@ class bpe_merger {
     std::int32_t previous, next; ///< indices, -1 at the ends
   };
 
-  void run_short(std::vector<token_id>& ids, std::size_t begin);
-  void run_long(std::vector<token_id>& ids, std::size_t begin);
-  void offer(std::int32_t left);
+  void run_short(const merge_table& table, std::vector<token_id>& ids, std::size_t begin);
+  void run_long(const merge_table& table, std::vector<token_id>& ids, std::size_t begin);
+  void offer(const merge_table& table, std::int32_t left);
 
-  const merge_table& table_;
   std::vector<merge_table::merge> pairs_;
   std::vector<symbol> symbols_;
   std::vector<candidate> heap_;

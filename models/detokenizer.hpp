@@ -16,9 +16,10 @@ namespace troupe::models {
 class detokenizer {
  public:
   /// `t` outlives this object. `show_special`: special tokens appear with their text instead of being left
-  /// out.
-  explicit detokenizer(const tokenizer& t, bool show_special = false) noexcept :
-      tokenizer_(t), show_special_(show_special) {}
+  /// out. `continues`: the tokens go on after other text, so that the first one keeps the space that
+  /// SentencePiece would leave out at the start of a text.
+  explicit detokenizer(const tokenizer& t, bool show_special = false, bool continues = false) noexcept :
+      tokenizer_(t), show_special_(show_special), leading_(!continues) {}
 
   /// The text that `id` completes; what may still become a character with the next token is held back (at
   /// most 3 bytes). An id out of range adds nothing.
@@ -32,6 +33,7 @@ class detokenizer {
 
   const tokenizer& tokenizer_;
   bool show_special_;
+  bool leading_;        ///< no token has been shown yet
   std::string pending_; ///< beginning of a character, at most 3 bytes
 };
 

@@ -2,12 +2,8 @@
 // Pre-tokenizer families as PCRE2 patterns.
 #include "models/pretokenizer.hpp"
 
-#define PCRE2_CODE_UNIT_WIDTH 8
-#include <pcre2.h>
-
 #include <algorithm>
 #include <array>
-#include <cstdint>
 
 namespace troupe::models {
 namespace {
@@ -54,100 +50,133 @@ constexpr std::string_view deepseek_letters =
     "\\x{104D8}-\\x{104FB}\\x{10C80}-\\x{10CB2}\\x{10CC0}-\\x{10CF2}\\x{118A0}-\\x{118DF}"
     "\\x{1E900}-\\x{1E943}]+";
 
+// Words of one case run: upper-case letters, then lower-case ones; letters without case and marks are both.
+#define TROUPE_UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
+#define TROUPE_LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
+#define TROUPE_CASED(contraction, numbers)                                                                   \
+  "[^\\r\\n\\p{L}\\p{N}]?" TROUPE_UPPER "*" TROUPE_LOWER "+" contraction                                     \
+  "|[^\\r\\n\\p{L}\\p{N}]?" TROUPE_UPPER "+" TROUPE_LOWER "*" contraction "|" numbers "| ?[^" TROUPE_SPACE   \
+  "\\p{L}\\p{N}]+[\\r\\n/]*|[" TROUPE_SPACE "]*[\\r\\n]+"                                                    \
+  "|[" TROUPE_SPACE "]+(?![^" TROUPE_SPACE "])|[" TROUPE_SPACE "]+"
+
+constexpr std::string_view gpt4o = TROUPE_CASED("(?i:'s|'t|'re|'ve|'m|'ll|'d)?", "\\p{N}{1,3}");
+constexpr std::string_view tekken = TROUPE_CASED("", "\\p{N}");
+
+// Qwen 2 with marks among the letters.
+constexpr std::string_view qwen35 =
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}"
+    "| ?[^" TROUPE_SPACE "\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|[" TROUPE_SPACE "]*[\\r\\n]+"
+    "|[" TROUPE_SPACE "]+(?![^" TROUPE_SPACE "])|[" TROUPE_SPACE "]+";
+
+constexpr std::string_view bailing =
+    "'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^" TROUPE_SPACE
+    "\\p{L}\\p{N}]+[\\r\\n]*|[" TROUPE_SPACE "]*[\\r\\n]|[" TROUPE_SPACE "]+(?![^" TROUPE_SPACE
+    "])|[" TROUPE_SPACE "]+";
+
+constexpr std::string_view seed_coder =
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^" TROUPE_SPACE
+    "\\p{L}\\p{N}\\r\\n]+|[" TROUPE_SPACE "]*[\\r\\n]+|[" TROUPE_SPACE "]+(?![^" TROUPE_SPACE
+    "])|[" TROUPE_SPACE "]+";
+
+// Everything between white space and common marks of punctuation, of several scripts.
+constexpr std::string_view bloom =
+    " ?[^(" TROUPE_SPACE "|.,!?\\x{2026}\\x{3002}\\x{FF0C}\\x{3001}\\x{964}\\x{6D4}\\x{60C})]+";
+
+// Kana as well as the unified ideographs that DeepSeek lists.
+constexpr std::string_view deepseek3_ideographs =
+    "[\\x{4E00}-\\x{9FA5}\\x{3040}-\\x{309F}\\x{30A0}-\\x{30FF}]+";
+constexpr std::string_view deepseek3_words =
+    "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+"
+    "| ?[\\p{P}\\p{S}]+[\\r\\n]*|[" TROUPE_SPACE "]*[\\r\\n]+|[" TROUPE_SPACE "]+(?![^" TROUPE_SPACE
+    "])|[" TROUPE_SPACE "]+";
+constexpr std::string_view deepseek_ideographs =
+    "[\\x{4E00}-\\x{9FA5}\\x{800}-\\x{4E00}\\x{AC00}-\\x{D7FF}]+";
+
+using pattern_list = std::array<std::string_view, 6>; // applied in order, empty ones unused
+constexpr pattern_list deepseek3 = {"\\p{N}{1,3}", deepseek3_ideographs, deepseek3_words};
+
 struct family {
   std::string_view name;
   bool ignore_merges;
-  std::array<std::string_view, 6> patterns; // applied in order, empty ones unused
+  pattern_list patterns;
 };
 
-// A pattern of a later stage sees one piece of the stage before it, as if that were the whole text.
+// The patterns are those of each model's tokenizer.json; which name stands for which is a fact of the format
+// (llama.cpp, src/llama-vocab.cpp). A pattern of a later stage sees one piece of the stage before it, as if
+// that were the whole text.
 constexpr family families[] = {
+    {"a.x-4.0", false, {gpt2}},
+    {"bailingmoe", false, {bailing}},
+    {"bailingmoe2", false, {bailing}},
+    {"bloom", false, {bloom}},
+    {"chatglm-bpe", false, {llama3}},
+    {"codeshell", false, {digits_gpt2}},
     {"command-r", false, {digits_gpt2}},
+    {"dbrx", false, {llama3}},
+    {"deepseek-coder",
+     false,
+     {"[\\r\\n]", "[" TROUPE_SPACE "]?\\p{L}+", "[" TROUPE_SPACE "]?\\p{P}+", deepseek_ideographs, "\\p{N}"}},
     {"deepseek-llm",
      false,
      {"[\\r\\n]", deepseek_letters,
       "[" TROUPE_SPACE
       "]?[!-/:-~\\x{FF01}-\\x{FF0F}\\x{FF1A}-\\x{FF5E}\\x{2018}-\\x{201F}\\x{3000}-\\x{3002}]+",
       // Trailing space of the piece; the look-behind keeps the search linear.
-      "(?<![" TROUPE_SPACE "])[" TROUPE_SPACE "]++\\z",
-      "[\\x{4E00}-\\x{9FA5}\\x{800}-\\x{4E00}\\x{AC00}-\\x{D7FF}]+", "\\p{N}+"}},
+      "(?<![" TROUPE_SPACE "])[" TROUPE_SPACE "]++\\z", deepseek_ideographs, "\\p{N}+"}},
     {"deepseek-r1-qwen", false, {qwen2}},
+    {"deepseek-v3", false, deepseek3},
     {"default", false, {"[\\p{P}$+<=>^~|]+", gpt2, "\\p{N}+", "[0-9][0-9][0-9]"}},
+    {"exaone", false, {digits_gpt2}},
+    {"exaone4", false, {gpt2}},
+    {"falcon", false, {"[\\p{P}$+<=>^~|`]+", gpt2, "[0-9][0-9][0-9]"}},
+    {"falcon-h1", true, {llama3}},
     {"falcon3", true, {llama3}},
+    {"gigachat", false, {gpt2}},
+    {"glm4", false, {llama3}},
     {"gpt-2", false, {gpt2}},
+    {"gpt-4o", false, {gpt4o}},
+    {"gpt3-finnish", false, {bloom}},
+    {"granite-docling", false, {gpt2}},
+    {"grok-2", false, {qwen2}},
+    {"hunyuan", false, {qwen2}},
+    {"hunyuan-dense", false, deepseek3},
+    {"jais", false, {gpt2}},
+    {"joyai-llm", false, deepseek3},
+    {"kanana2", false, {gpt4o}},
+    {"kormo", false, {qwen2}},
+    {"lfm2", true, {llama3}},
+    {"llada-moe", false, {bailing}},
     {"llama-bpe", true, {llama3}},
     {"llama-v3", true, {llama3}},
     {"llama3", true, {llama3}},
+    {"llama4", false, {gpt4o}},
+    {"megrez", false, {qwen2}},
+    {"mellum", false, {gpt2}},
+    {"mellum2", false, {digits_gpt2}},
+    {"midm-2.0", true, {llama3}},
+    {"minerva-7b", false, {digits_gpt2}},
+    {"minimax-m2", false, {gpt4o}},
+    {"modern-bert", false, {gpt2}},
     {"mpt", false, {gpt2}},
     {"olmo", false, {gpt2}},
     {"phi-2", false, {gpt2}},
+    {"pixtral", true, {llama3}},
+    {"poro-chat", false, {bloom}},
     {"qwen2", false, {qwen2}},
+    {"qwen35", false, {qwen35}},
     {"refact", false, {digits_gpt2}},
+    {"seed-coder", false, {seed_coder}},
+    {"smaug-bpe", false, {llama3}},
     {"smollm", false, {digits_gpt2}},
+    {"solar-open", false, {qwen2}},
     {"stablelm2", false, {qwen2}},
     {"starcoder", false, {digits_gpt2}},
+    {"tekken", true, {tekken}},
+    {"trillion", false, {gpt2}},
+    {"viking", false, {bloom, "\\p{N}"}},
 };
 
-// Far above what a linear pattern needs per match start, low enough that a mistake shows as an error, not a
-// stall.
-constexpr std::uint32_t match_limit = 1u << 28;
-
 } // namespace
-
-struct pretokenizer::stage {
-  pcre2_code* code = nullptr;
-  pcre2_match_context* context = nullptr;
-
-  stage() = default;
-  stage(const stage&) = delete;
-  stage& operator=(const stage&) = delete;
-  ~stage() {
-    pcre2_match_context_free(context);
-    pcre2_code_free(code);
-  }
-
-  result<void> split(
-      std::string_view piece, std::size_t offset, pcre2_match_data* data,
-      std::vector<std::size_t>& ends) const;
-};
-
-namespace {
-
-error regex_error(int code, std::string_view what) {
-  std::array<unsigned char, 160> text{};
-  pcre2_get_error_message(code, text.data(), text.size());
-  return {
-      errc::internal,
-      "pre-tokenizer regex " + std::string(what) + ": " + reinterpret_cast<const char*>(text.data()),
-      {},
-      0};
-}
-
-} // namespace
-
-result<void> pretokenizer::stage::split(
-    std::string_view piece, std::size_t offset, pcre2_match_data* data,
-    std::vector<std::size_t>& ends) const {
-  std::size_t at = 0;
-  while (at < piece.size()) {
-    const int rc = pcre2_match(
-        code, reinterpret_cast<PCRE2_SPTR>(piece.data()), piece.size(), at, PCRE2_NO_UTF_CHECK, data,
-        context);
-    if (rc == PCRE2_ERROR_NOMATCH) break;
-    if (rc < 0) return regex_error(rc, "match");
-    const PCRE2_SIZE* range = pcre2_get_ovector_pointer(data);
-    if (range[0] > at) ends.push_back(offset + range[0]); // text between matches is a piece of its own
-    ends.push_back(offset + range[1]);
-    at = range[1];
-  }
-  if (at < piece.size()) ends.push_back(offset + piece.size());
-  return {};
-}
-
-pretokenizer::pretokenizer() = default;
-pretokenizer::pretokenizer(pretokenizer&&) noexcept = default;
-pretokenizer& pretokenizer::operator=(pretokenizer&&) noexcept = default;
-pretokenizer::~pretokenizer() = default;
 
 std::vector<std::string_view> pretokenizer::known_families() {
   std::vector<std::string_view> names;
@@ -172,41 +201,55 @@ result<pretokenizer> pretokenizer::make(std::string_view name) {
   made.ignore_merges_ = found->ignore_merges;
   for (const std::string_view pattern : found->patterns) {
     if (pattern.empty()) break;
-    auto s = std::make_unique<stage>();
-    int code = 0;
-    PCRE2_SIZE at = 0;
-    s->code = pcre2_compile(
-        reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), PCRE2_UTF | PCRE2_UCP, &code, &at,
-        nullptr);
-    if (!s->code) return regex_error(code, "'" + std::string(pattern) + "' at " + std::to_string(at));
-    // Where executable memory is forbidden this fails and the interpreter does the same work slower.
-    (void)pcre2_jit_compile(s->code, PCRE2_JIT_COMPLETE);
-    s->context = pcre2_match_context_create(nullptr);
-    if (!s->context) return error{errc::no_memory, "pre-tokenizer: no memory for a match context", {}, 0};
-    pcre2_set_match_limit(s->context, match_limit);
-    made.stages_.push_back(std::move(s));
+    auto compiled = regex::compile(pattern);
+    if (!compiled) return compiled.error();
+    made.stages_.push_back(std::move(*compiled));
   }
   return made;
 }
 
-result<void> pretokenizer::split(std::string_view text, std::vector<std::size_t>& ends) const {
-  const std::unique_ptr<pcre2_match_data, decltype(&pcre2_match_data_free)> data(
-      pcre2_match_data_create(1, nullptr), &pcre2_match_data_free);
-  if (!data) return error{errc::no_memory, "pre-tokenizer: no memory for match data", {}, 0};
-  if (stages_.size() == 1) return stages_.front()->split(text, 0, data.get(), ends);
+namespace {
+
+result<void> split_piece(
+    const regex& pattern, std::string_view piece, std::size_t offset, regex_scratch& scratch,
+    std::vector<std::size_t>& ends) {
+  text_span found;
+  std::size_t at = 0;
+  while (at < piece.size()) {
+    const int code = pattern.find(piece, at, scratch, found);
+    if (code == 0) break;
+    if (code < 0) return regex::fault(code);
+    if (found.begin > at) ends.push_back(offset + found.begin); // text between matches is a piece of its own
+    ends.push_back(offset + found.end);
+    at = found.end;
+  }
+  if (at < piece.size()) ends.push_back(offset + piece.size());
+  return {};
+}
+
+} // namespace
+
+result<void>
+pretokenizer::split(std::string_view text, regex_scratch& scratch, std::vector<std::size_t>& ends) const {
+  if (stages_.size() == 1) return split_piece(stages_.front(), text, 0, scratch, ends);
   std::vector<std::size_t> pieces{text.size()};
   std::vector<std::size_t> next;
-  for (const auto& s : stages_) {
+  for (const regex& s : stages_) {
     next.clear();
     std::size_t begin = 0;
     for (const std::size_t end : pieces) {
-      if (auto ok = s->split(text.substr(begin, end - begin), begin, data.get(), next); !ok) return ok;
+      if (auto ok = split_piece(s, text.substr(begin, end - begin), begin, scratch, next); !ok) return ok;
       begin = end;
     }
     pieces.swap(next);
   }
   ends.insert(ends.end(), pieces.begin(), pieces.end());
   return {};
+}
+
+result<void> pretokenizer::split(std::string_view text, std::vector<std::size_t>& ends) const {
+  regex_scratch scratch;
+  return split(text, scratch, ends);
 }
 
 } // namespace troupe::models

@@ -2,11 +2,10 @@
 // Cuts text into the words that byte-level BPE merges within: one family of regexes per `tokenizer.ggml.pre`.
 #pragma once
 
+#include "models/regex.hpp"
 #include "runtime/base/error.hpp"
 
 #include <cstddef>
-#include <memory>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,15 +29,13 @@ class pretokenizer {
   /// text.size(). Time linear in `text` for every family. Errors: internal when a regex limit is hit.
   result<void> split(std::string_view text, std::vector<std::size_t>& ends) const;
 
-  pretokenizer(pretokenizer&&) noexcept;
-  pretokenizer& operator=(pretokenizer&&) noexcept;
-  ~pretokenizer();
+  /// The same with scratch memory that calls share.
+  result<void> split(std::string_view text, regex_scratch& scratch, std::vector<std::size_t>& ends) const;
 
  private:
-  struct stage; // one compiled regex
-  pretokenizer();
+  pretokenizer() = default;
 
-  std::vector<std::unique_ptr<stage>> stages_; ///< applied in order, each to the pieces of the one before
+  std::vector<regex> stages_; ///< applied in order, each to the pieces of the one before
   bool ignore_merges_ = false;
 };
 

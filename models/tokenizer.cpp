@@ -2,7 +2,7 @@
 // Chooses the tokenizer algorithm that a vocabulary asks for.
 #include "models/tokenizer.hpp"
 
-#include "models/bpe_tokenizer.hpp"
+#include "models/gguf_tokenizers.hpp"
 
 namespace troupe::models {
 
@@ -14,10 +14,16 @@ bool tokenizer::is_special(token_id id) const noexcept {
 
 result<std::unique_ptr<const tokenizer>> make_tokenizer(vocabulary v) {
   if (auto ok = validate(v); !ok) return ok.error();
+  if (v.model == "gemma4" || (v.model == "gpt2" && v.pre == "gemma4"))
+    return make_spaced_bpe_tokenizer(std::move(v));
   if (v.model == "gpt2") return make_bpe_tokenizer(std::move(v));
+  if (v.model == "llama") return make_sentencepiece_tokenizer(std::move(v));
+  if (v.model == "t5") return make_unigram_tokenizer(std::move(v));
   return error{
       errc::unsupported,
-      "tokenizer: model '" + v.model + "' is not supported, known are: gpt2 (byte-level BPE)",
+      "tokenizer: model '" + v.model +
+          "' is not supported, known are: gpt2 (byte-level BPE), llama (SentencePiece BPE), t5 (Unigram), "
+          "gemma4 (BPE over characters)",
       {},
       0};
 }

@@ -2,6 +2,7 @@
 // Text to token ids and back: the interface every tokenizer algorithm implements.
 #pragma once
 
+#include "models/text_span.hpp"
 #include "models/vocabulary.hpp"
 #include "runtime/base/error.hpp"
 
@@ -16,13 +17,6 @@
 #include <vector>
 
 namespace troupe::models {
-
-/// Half-open byte range of a text.
-struct text_span {
-  std::size_t begin = 0;
-  std::size_t end = 0;
-  bool operator==(const text_span&) const = default;
-};
 
 struct encode_options {
   /// Texts of control tokens become those tokens; otherwise they are plain text. User-defined tokens always
@@ -53,6 +47,10 @@ class tokenizer {
   /// The bytes that token `id` stands for, perhaps a part of a character; empty for an id out of range.
   /// Valid as long as the tokenizer.
   virtual std::string_view bytes_of(token_id id) const noexcept = 0;
+
+  /// The same for the first token of a whole output: SentencePiece leaves the space out that it has put
+  /// before the text.
+  virtual std::string_view leading_bytes_of(token_id id) const noexcept { return bytes_of(id); }
 
   const vocabulary& vocab() const noexcept { return vocabulary_; }
   std::size_t size() const noexcept { return vocabulary_.tokens.size(); }

@@ -92,6 +92,8 @@ result<void> validate(const vocabulary& v) {
   for (const auto& [id, name] : ids) {
     if (auto ok = check_id(v, *id, name); !ok) return ok.error();
   }
+  for (const token_id id : v.generation_ends)
+    if (auto ok = check_id(v, id, "generation end"); !ok) return ok.error();
   if (v.add_bos && !v.bos) return bad("add_bos_token is set, but there is no bos token id");
   if (v.add_eos && !v.eos) return bad("add_eos_token is set, but there is no eos token id");
   return {};
@@ -102,7 +104,7 @@ std::vector<token_id> end_of_generation_ids(const vocabulary& v) {
   static constexpr std::array<std::string_view, 9> turn_ends{
       "<|im_end|>", "<|endoftext|>", "<|eot_id|>",           "<|end|>", "<end_of_turn>", "<|end_of_text|>",
       "<|eom_id|>", "<|return|>",    "<｜end▁of▁sentence｜>"};
-  std::vector<token_id> ids;
+  std::vector<token_id> ids = v.generation_ends;
   for (const auto& id : {v.eos, v.eot, v.eom}) {
     if (id) ids.push_back(*id);
   }

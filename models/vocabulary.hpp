@@ -33,9 +33,12 @@ struct vocabulary {
   std::vector<float> scores;       ///< [n], or empty where the algorithm needs none
   std::vector<std::string> merges; ///< "left right", best first
   std::optional<token_id> bos, eos, eot, eom, unknown, padding;
-  bool add_bos = false;          ///< a text prompt starts with `bos`
-  bool add_eos = false;          ///< a text prompt ends with `eos`
-  bool add_space_prefix = false; ///< SentencePiece only
+  bool add_bos = false;                  ///< a text prompt starts with `bos`
+  bool add_eos = false;                  ///< a text prompt ends with `eos`
+  bool add_space_prefix = false;         ///< SentencePiece only
+  bool remove_extra_whitespaces = false; ///< Unigram only: at the ends, and of every run all but one
+  std::string charsmap;                  ///< Unigram only: SentencePiece's compiled character map, or empty
+  std::vector<token_id> generation_ends; ///< further ids that end generation, as the file lists them
 };
 
 inline constexpr std::size_t max_vocabulary_tokens = std::size_t{1} << 22;

@@ -57,6 +57,19 @@ result<void> read_types(const gguf_file& file, vocabulary& v) {
   return {};
 }
 
+/// The map is an array of bytes, signed or not.
+result<void> read_charsmap(const gguf_file& file, std::string& map) {
+  constexpr std::string_view key = "tokenizer.ggml.precompiled_charsmap";
+  auto bytes = file.find_array<std::int32_t>(key);
+  if (!bytes) return bytes.error();
+  if (!*bytes) return {};
+  for (const std::int32_t byte : **bytes) {
+    if (byte < -128 || byte > 255) return file.fail(std::string(key) + " holds " + std::to_string(byte));
+    map += static_cast<char>(byte & 0xFF);
+  }
+  return {};
+}
+
 } // namespace
 
 result<vocabulary> read_vocabulary(const gguf_file& file) {
@@ -80,16 +93,22 @@ result<vocabulary> read_vocabulary(const gguf_file& file) {
 
   if (auto ok = read_types(file, v); !ok) return ok.error();
   if (auto ok = read_ids(file, v); !ok) return ok.error();
-  const bool sentencepiece = v.model == "llama";
+  const bool sentencepiece = v.model == "llama" || v.model == "t5";
   // Converters leave add_bos_token out for the Llama 3 family, which wants it.
   const bool llama3 = v.pre == "llama-bpe" || v.pre == "llama3" || v.pre == "llama-v3";
-  const bool bos_default = v.bos.has_value() && (sentencepiece || llama3);
+  const bool bos_default = v.bos.has_value() && (v.model == "llama" || llama3 || v.pre == "tekken");
   if (auto ok = read_flag(file, "tokenizer.ggml.add_bos_token", bos_default, v.add_bos); !ok)
     return ok.error();
   if (auto ok = read_flag(file, "tokenizer.ggml.add_eos_token", false, v.add_eos); !ok) return ok.error();
   if (auto ok = read_flag(file, "tokenizer.ggml.add_space_prefix", sentencepiece, v.add_space_prefix); !ok) {
     return ok.error();
   }
+  if (auto ok = read_flag(file, "tokenizer.ggml.remove_extra_whitespaces", false, v.remove_extra_whitespaces);
+      !ok) {
+    return ok.error();
+  }
+  if (v.model == "t5")
+    if (auto ok = read_charsmap(file, v.charsmap); !ok) return ok.error();
   if (auto ok = validate(v); !ok) return file.fail(ok.error().message);
   return v;
 }

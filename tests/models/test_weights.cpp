@@ -2,6 +2,7 @@
 #include "models/weights.hpp"
 
 #include "kernels/half.hpp"
+#include "models/gguf_file.hpp"
 #include "plugins/host/scheme_registry.hpp"
 #include "tests/models/gguf_builder.hpp"
 #include "tests/models/shared_files.hpp"

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// The normalizer, pre_tokenizer, post_processor and decoder of a tokenizer.json.
+#pragma once
+
+#include "models/json_reader.hpp"
+#include "models/text_stage.hpp"
+#include "models/token_decoder.hpp"
+#include "models/vocabulary.hpp"
+
+#include <memory>
+#include <vector>
+
+namespace troupe::models {
+
+// All of these take the root object. Errors: bad_file naming the place; unsupported naming a type that is not
+// known.
+
+result<std::vector<std::unique_ptr<const normalizer>>> read_normalizers(const json_object& root);
+
+struct json_word_stages {
+  std::vector<std::unique_ptr<const word_stage>> stages;
+  bool byte_level = false; ///< behind them every byte is one character of GPT-2's alphabet
+};
+result<json_word_stages> read_word_stages(const json_object& root);
+
+/// The ids that a post-processor puts around a text.
+struct surrounding_ids {
+  std::vector<token_id> before, after;
+};
+result<surrounding_ids> read_post_processor(const json_object& root);
+
+result<token_decoder> read_decoder(const json_object& root);
+
+} // namespace troupe::models
