@@ -2,6 +2,7 @@
 #include "models/weights.hpp"
 
 #include "kernels/half.hpp"
+#include "models/gguf_file.hpp"
 #include "plugins/host/scheme_registry.hpp"
 #include "tests/models/gguf_builder.hpp"
 #include "tests/models/shared_files.hpp"
@@ -159,7 +160,7 @@ BOOST_AUTO_TEST_CASE(one_thread_and_many_give_the_same_bytes) {
   const std::string bytes = b.bytes();
   const auto file = gguf_file::parse(as_bytes(bytes), "m.gguf").value();
   std::vector<weight_request> requests;
-  for (const gguf_tensor& tensor : file.tensors()) requests.push_back({{&tensor}});
+  for (const gguf_tensor& tensor : file.tensors()) requests.push_back({{tensor}});
   auto o = options();
   o.threads = 1;
   const auto alone = load_weights(file, requests, o).value();
@@ -198,7 +199,7 @@ BOOST_AUTO_TEST_CASE(the_error_of_the_earliest_matrix_is_told) {
   const std::string bytes = b.bytes();
   const auto file = gguf_file::parse(as_bytes(bytes), "m.gguf").value();
   std::vector<weight_request> requests;
-  for (const gguf_tensor& tensor : file.tensors()) requests.push_back({{&tensor}});
+  for (const gguf_tensor& tensor : file.tensors()) requests.push_back({{tensor}});
   for (int i = 0; i < 20; ++i) {
     const std::string said = refusal(load_weights(file, requests, options()));
     BOOST_TEST_REQUIRE(mentions(said, "'w7'"), said);
@@ -271,7 +272,7 @@ BOOST_AUTO_TEST_CASE(every_type_that_can_be_multiplied_is_loaded_by_its_scheme) 
   const std::string bytes = b.bytes();
   const auto file = gguf_file::parse(as_bytes(bytes), "m.gguf").value();
   std::vector<weight_request> requests;
-  for (const gguf_tensor& tensor : file.tensors()) requests.push_back({{&tensor}});
+  for (const gguf_tensor& tensor : file.tensors()) requests.push_back({{tensor}});
   const auto weights = load_weights(file, requests, options()).value();
   const std::vector<std::pair<std::string_view, std::array<float, 2>>> expected{
       {"dense.f32", {1, 32}}, {"dense.f16", {1, 32}},    {"dense.bf16", {1, 32}}, {"gguf.q4_0", {-8, -8}},
@@ -318,7 +319,7 @@ BOOST_AUTO_TEST_CASE(the_default_model_is_packed_whole) {
   const auto file = gguf_file::open(path->string()).value();
   std::vector<weight_request> requests;
   for (const gguf_tensor& tensor : file.tensors())
-    if (tensor.rank == 2) requests.push_back({{&tensor}});
+    if (tensor.rank == 2) requests.push_back({{tensor}});
   const auto weights = load_weights(file, requests, options()).value();
   std::uint64_t bytes = 0;
   for (const packed_weight& w : weights) bytes += w.data.size();
