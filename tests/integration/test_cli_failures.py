@@ -213,10 +213,10 @@ class Files(ProgramTest):
     def test_types_that_cannot_be_multiplied_are_refused_by_name(self):
         tensors, _ = layout(self.good)
         content = bytearray(self.good)
-        struct.pack_into("<I", content, tensors["blk.0.ffn_down.weight"].offset_at - 4, 20)  # IQ4_NL, of the same blocks
+        struct.pack_into("<I", content, tensors["blk.0.attn_norm.weight"].offset_at - 4, 26)  # I32, as wide as F32
         done = troupe("inspect", self.file(bytes(content)))
         self.assertEqual(done.returncode, 1)
-        self.assertIn(b"blk.0.ffn_down.weight", done.stderr)
+        self.assertIn(b"blk.0.attn_norm.weight", done.stderr)
         self.assertIn(b"parameters", done.stdout)
 
     def test_a_vocabulary_that_cannot_be_read_is_refused(self):

@@ -231,7 +231,9 @@ BOOST_AUTO_TEST_CASE(an_echo_counts_into_text_and_offsets_and_its_first_token_ha
   m.return_token_ids = true;
   openai_stream_writer writer(m);
   writer.start({{1, 2, 3}, "m"});
-  const auto e = events(writer.token(echo) + writer.token(drawn));
+  std::string written = writer.token(echo);
+  written += writer.token(drawn);
+  const auto e = events(written);
   BOOST_TEST(e[0].at("choices").at(0).at("text") == "Hi you");
   BOOST_TEST(e[0].at("choices").at(0).at("token_ids").as_array().empty());
   BOOST_TEST(e[1].at("choices").at(0).at("logprobs").at("text_offset").at(0) == 6);
