@@ -21,6 +21,7 @@ namespace {
 
 struct type_sum {
   std::uint64_t tensors = 0, elements = 0, bytes = 0;
+  std::string_view scheme; // empty: readable, not runnable
 };
 
 void print_shape(const models::model_config& shape) {
@@ -54,7 +55,9 @@ void print_tensors(const models::tensor_source& source, bool each) {
   std::map<std::string_view, type_sum> sums;
   std::uint64_t parameters = 0;
   for (const models::model_tensor& tensor : source.tensors()) {
-    type_sum& sum = sums[models::type_info(tensor.type).name];
+    const models::ggml_type_info& info = models::type_info(tensor.type);
+    type_sum& sum = sums[info.name];
+    sum.scheme = info.scheme;
     ++sum.tensors;
     sum.elements += tensor.elements;
     sum.bytes += tensor.data.size();
@@ -66,7 +69,8 @@ void print_tensors(const models::tensor_source& source, bool each) {
   for (const auto& [name, sum] : sums)
     print_fact(
         "", std::string(name) + ": " + std::to_string(sum.tensors) + " tensors, " +
-                std::to_string(sum.elements) + " elements, " + human_bytes(sum.bytes));
+                std::to_string(sum.elements) + " elements, " + human_bytes(sum.bytes) +
+                (sum.scheme.empty() ? ", cannot be run" : ", run by " + std::string(sum.scheme)));
   for (const models::model_tensor& tensor : each ? source.tensors() : std::span<const models::model_tensor>{})
     std::printf("%-32s %s\n", one_line(tensor.name).c_str(), models::describe(tensor).c_str());
 }
@@ -74,8 +78,10 @@ void print_tensors(const models::tensor_source& source, bool each) {
 void inspect_file(const std::string& path, bool tensors, bool metadata) {
   const auto file = models::gguf_file::open(path).value();
   print_fact(
-      "file", one_line(file.name()) + ", " + human_bytes(file.file_bytes()) + ", GGUF version " +
-                  std::to_string(file.version()) + ", aligned to " + std::to_string(file.alignment()));
+      "file", one_line(file.name()) +
+                  (file.parts() > 1 ? " and " + std::to_string(file.parts() - 1) + " more" : std::string()) +
+                  ", " + human_bytes(file.file_bytes()) + ", GGUF version " + std::to_string(file.version()) +
+                  ", aligned to " + std::to_string(file.alignment()));
   const auto shape = models::read_model_config(file);
   if (shape) print_shape(*shape);
   if (metadata)

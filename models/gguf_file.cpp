@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cstdio>
 #include <cstring>
 #include <limits>
 #include <type_traits>
@@ -140,6 +141,17 @@ std::string_view characters(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
+constexpr std::uint64_t most_parts = 99999; // five digits
+
+/// How the name of part `index` of `count` ends. Source: llama.cpp, llama_split_path.
+std::string part_suffix(std::uint64_t index, std::uint64_t count) {
+  std::array<char, 64> text{};
+  std::snprintf(
+      text.data(), text.size(), "-%05u-of-%05u.gguf", static_cast<unsigned>(index + 1),
+      static_cast<unsigned>(count));
+  return text.data();
+}
+
 /// Takes the first string off the encoded elements of an array.
 std::string_view take_string(std::span<const std::byte>& bytes) {
   const auto length = load<std::uint64_t>(bytes);
@@ -157,19 +169,105 @@ std::string_view value_type_name(gguf_value_type type) noexcept {
 }
 
 result<gguf_file> gguf_file::open(const std::string& path) {
-  auto mapped = mapped_file::open(path);
-  if (!mapped) return mapped.error();
-  auto file = parse(mapped->bytes(), path);
-  if (file) file->mapping_ = std::move(*mapped);
+  const auto open_one = [](const std::string& part) -> result<gguf_file> {
+    auto mapped = mapped_file::open(part);
+    if (!mapped) return mapped.error();
+    auto file = parse_one(mapped->bytes(), part);
+    if (file) file->mappings_.push_back(std::move(*mapped));
+    return file;
+  };
+  auto file = open_one(path);
+  if (!file) return file;
+  if (auto fine = file->check_first(); !fine) return fine.error();
+  const std::uint64_t count = file->split_.count;
+  if (count > 1 && !path.ends_with(part_suffix(0, count)))
+    return file->fail(
+        "is the first of " + std::to_string(count) + " parts of a split model; its name must end in '" +
+        part_suffix(0, count) + "', so that the others are found");
+  const std::string stem = path.substr(0, path.size() - std::min(path.size(), part_suffix(0, count).size()));
+  for (std::uint64_t i = 1; i < count; ++i) {
+    auto part = open_one(stem + part_suffix(i, count));
+    if (!part && part.error().code == errc::not_found)
+      return file->fail(
+          "part " + std::to_string(i + 1) + " of " + std::to_string(count) +
+              " is missing: " + part.error().message,
+          errc::not_found);
+    if (!part) return part.error();
+    if (auto added = file->add_part(std::move(*part)); !added) return added.error();
+  }
+  if (auto done = file->finish_parts(); !done) return done.error();
   return file;
 }
 
 result<gguf_file> gguf_file::parse(std::span<const std::byte> bytes, std::string name) {
+  const gguf_part whole{bytes, std::move(name)};
+  return parse(std::span(&whole, 1));
+}
+
+result<gguf_file> gguf_file::parse(std::span<const gguf_part> parts) {
+  auto file = parse_one(parts[0].bytes, parts[0].name);
+  if (!file) return file;
+  if (auto fine = file->check_first(); !fine) return fine.error();
+  for (const gguf_part& next : parts.subspan(1)) {
+    auto part = parse_one(next.bytes, next.name);
+    if (!part) return part;
+    if (auto added = file->add_part(std::move(*part)); !added) return added.error();
+  }
+  if (auto done = file->finish_parts(); !done) return done.error();
+  return file;
+}
+
+result<gguf_file> gguf_file::parse_one(std::span<const std::byte> bytes, std::string name) {
   gguf_file file;
   file.bytes_ = bytes;
+  file.file_bytes_ = bytes.size();
   file.name_ = std::move(name);
   if (auto done = gguf_parser::fill(file); !done) return done.error();
   return file;
+}
+
+result<void> gguf_file::check_first() const {
+  if (split_.count <= 1) return {};
+  if (split_.count > most_parts)
+    return fail(
+        "key 'split.count' is " + std::to_string(split_.count) + "; at most " + std::to_string(most_parts) +
+        " parts can be numbered");
+  if (split_.index != 0)
+    return fail(
+        "is part " + std::to_string(split_.index + 1) + " of " + std::to_string(split_.count) +
+        " of a split model: open its first part, whose name ends in '" + part_suffix(0, split_.count) + "'");
+  return {};
+}
+
+result<void> gguf_file::add_part(gguf_file part) {
+  if (part.split_.count != split_.count)
+    return part.fail(
+        "belongs to a model of " + std::to_string(part.split_.count) + " parts, but '" + name_ +
+        "' to one of " + std::to_string(split_.count));
+  if (part.split_.index != parts_)
+    return part.fail(
+        "is part " + std::to_string(part.split_.index + 1) + " of " + std::to_string(split_.count) +
+        " where part " + std::to_string(parts_ + 1) + " is expected");
+  if (part.split_.tensors != split_.tensors)
+    return part.fail("key 'split.tensors.count' differs from that of '" + name_ + "'");
+  ++parts_;
+  file_bytes_ += part.file_bytes_;
+  tensors_.insert(tensors_.end(), part.tensors_.begin(), part.tensors_.end());
+  for (mapped_file& mapping : part.mappings_) mappings_.push_back(std::move(mapping));
+  return {};
+}
+
+result<void> gguf_file::finish_parts() {
+  if (parts_ != std::max<std::uint64_t>(split_.count, 1))
+    return fail(
+        "is one of " + std::to_string(split_.count) + " parts of a split model, of which " +
+        std::to_string(parts_) + " are here");
+  if (parts_ == 1) return {};
+  if (split_.tensors && *split_.tensors != tensors_.size())
+    return fail(
+        "the " + std::to_string(parts_) + " parts hold " + std::to_string(tensors_.size()) +
+        " tensors, key 'split.tensors.count' is " + std::to_string(*split_.tensors));
+  return gguf_parser::index_tensors(*this);
 }
 
 const gguf_value* gguf_file::find_value(std::string_view key) const noexcept {

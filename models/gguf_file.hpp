@@ -50,24 +50,37 @@ struct gguf_value {
 /// One tensor; `data` is aligned as the file says.
 using gguf_tensor = model_tensor;
 
-/// An open model file. Everything it hands out points into the mapping and lives as long as the file object.
+/// The bytes of one file of a split model, and its name for messages.
+struct gguf_part {
+  std::span<const std::byte> bytes;
+  std::string name;
+};
+
+/// An open model file, or all files of a split model as one: the metadata of the first, the tensors of all.
+/// Everything it hands out points into the mappings and lives as long as the file object.
 /// `open` believes nothing: counts, lengths, types, alignment, extents and overlaps are checked there, and
 /// what it allocates is bounded by a small multiple of the file's size. Move-only. Thread: any reader.
 /// Errors: every message starts with the file's name and names the key or tensor at fault.
 /// Source: ggml, docs/gguf.md.
 class gguf_file final : public tensor_source {
  public:
-  /// Errors: those of mapped_file::open; bad_file; unsupported for big-endian, other versions and split
-  /// files.
+  /// Of a split model `path` is the first part, NAME-00001-of-0000N.gguf, and the others lie beside it.
+  /// Errors: those of mapped_file::open; bad_file, also for parts that do not belong together; unsupported
+  /// for big-endian and other versions.
   static result<gguf_file> open(const std::string& path);
 
   /// The same on bytes that the caller keeps alive; `name` is for messages.
   static result<gguf_file> parse(std::span<const std::byte> bytes, std::string name);
+  /// All parts of a split model, in order; at least one.
+  static result<gguf_file> parse(std::span<const gguf_part> parts);
 
   const std::string& name() const noexcept override { return name_; }
   std::uint32_t version() const noexcept { return version_; }
   std::uint32_t alignment() const noexcept { return alignment_; }
-  std::uint64_t file_bytes() const noexcept { return bytes_.size(); }
+  /// Of all parts.
+  std::uint64_t file_bytes() const noexcept { return file_bytes_; }
+  /// Files of a split model; 1 for any other.
+  std::uint64_t parts() const noexcept { return parts_; }
 
   /// In file order.
   std::span<const gguf_value> metadata() const noexcept { return values_; }
@@ -96,13 +109,28 @@ class gguf_file final : public tensor_source {
  private:
   friend class gguf_parser;
 
+  /// What a file says of the split model that it is a part of.
+  struct split_info {
+    std::uint64_t index = 0;              // from 0
+    std::uint64_t count = 1;              // of parts
+    std::optional<std::uint64_t> tensors; // of all parts together
+  };
+
+  static result<gguf_file> parse_one(std::span<const std::byte> bytes, std::string name);
+  result<void> check_first() const;
+  result<void> add_part(gguf_file part);
+  result<void> finish_parts();
+
   template<class T>
   result<T> read_scalar(const gguf_value& value) const;
   template<class T>
   result<std::vector<T>> read_array(const gguf_value& value) const;
 
-  mapped_file mapping_; // empty when the caller owns the bytes
-  std::span<const std::byte> bytes_;
+  std::vector<mapped_file> mappings_; // empty when the caller owns the bytes
+  std::span<const std::byte> bytes_;  // of the first part
+  std::uint64_t file_bytes_ = 0;
+  split_info split_;
+  std::uint64_t parts_ = 1; // taken so far
   std::string name_;
   std::uint32_t version_ = 0;
   std::uint32_t alignment_ = 32;

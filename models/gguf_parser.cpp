@@ -78,9 +78,10 @@ result<void> gguf_parser::fill(gguf_file& file) {
   using step = result<void> (gguf_parser::*)();
   for (const step next :
        {&gguf_parser::read_header, &gguf_parser::read_metadata, &gguf_parser::index_metadata,
-        &gguf_parser::read_tensor_infos, &gguf_parser::index_tensors, &gguf_parser::place_tensors})
+        &gguf_parser::read_split, &gguf_parser::read_tensor_infos})
     if (auto done = (parser.*next)(); !done) return done.error();
-  return {};
+  if (auto done = index_tensors(file); !done) return done.error();
+  return parser.place_tensors();
 }
 
 error gguf_parser::truncated(const std::string& what, std::uint64_t needed) const {
@@ -227,13 +228,23 @@ result<void> gguf_parser::index_metadata() {
           "key 'general.alignment' is " + std::to_string(file_.alignment_) + "; powers of two in " +
           std::to_string(min_alignment) + ".." + std::to_string(max_alignment) + " are allowed");
   }
-  const auto parts = file_.find<std::uint64_t>("split.count");
-  if (!parts) return parts.error();
-  if (parts->value_or(1) > 1)
+  return {};
+}
+
+/// Source: llama.cpp, tools/gguf-split. A merged file has a count of 0.
+result<void> gguf_parser::read_split() {
+  const auto count = file_.find<std::uint64_t>("split.count");
+  if (!count) return count.error();
+  if (count->value_or(1) <= 1) return {};
+  const auto index = file_.get<std::uint64_t>("split.no");
+  if (!index) return index.error();
+  if (*index >= **count)
     return file_.fail(
-        "is one of " + std::to_string(**parts) +
-            " parts of a split model: merge them into one file first (llama-gguf-split --merge)",
-        errc::unsupported);
+        "key 'split.no' is " + std::to_string(*index) + "; a model of " + std::to_string(**count) +
+        " parts numbers them from 0");
+  const auto tensors = file_.find<std::uint64_t>("split.tensors.count");
+  if (!tensors) return tensors.error();
+  file_.split_ = {*index, **count, *tensors};
   return {};
 }
 
@@ -294,10 +305,10 @@ result<void> gguf_parser::read_tensor_info(gguf_tensor& tensor, std::uint64_t& o
   return {};
 }
 
-result<void> gguf_parser::index_tensors() {
+result<void> gguf_parser::index_tensors(gguf_file& file) {
   const auto twice = sort_by_name(
-      file_.tensors_, [](const gguf_tensor& tensor) { return tensor.name; }, file_.tensors_by_name_);
-  if (twice) return file_.fail("tensor '" + std::string(*twice) + "' occurs twice");
+      file.tensors_, [](const gguf_tensor& tensor) { return tensor.name; }, file.tensors_by_name_);
+  if (twice) return file.fail("tensor '" + std::string(*twice) + "' occurs twice");
   return {};
 }
 

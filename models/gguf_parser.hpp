@@ -12,6 +12,9 @@ class gguf_parser {
   /// `file.bytes_` and `file.name_` are set. Errors: bad_file, unsupported.
   static result<void> fill(gguf_file& file);
 
+  /// Sorts the tensors of all parts by name. Errors: bad_file when one occurs twice.
+  static result<void> index_tensors(gguf_file& file);
+
  private:
   explicit gguf_parser(gguf_file& file) : file_(file), bytes_(file.bytes_) {}
 
@@ -20,9 +23,9 @@ class gguf_parser {
   result<void> read_value(gguf_value& value);
   result<void> read_strings(gguf_value& value);
   result<void> index_metadata();
+  result<void> read_split();
   result<void> read_tensor_infos();
   result<void> read_tensor_info(gguf_tensor& tensor, std::uint64_t& offset);
-  result<void> index_tensors();
   result<void> place_tensors();
   result<void> refuse_overlaps() const;
 

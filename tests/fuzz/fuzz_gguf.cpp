@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fuzzes the GGUF reader: any bytes, then every getter on every key, every byte of every tensor, and the
-// readers of the model's shape and vocabulary.
+// Fuzzes the GGUF reader: any bytes, or two parts of a split model ("PART", u32 length of the first, both),
+// then every getter on every key, every byte of every tensor, and the readers of the model's shape and
+// vocabulary.
 
 // covers: models/gguf_*.cpp models/vocabulary_gguf.cpp
 #include "models/gguf_file.hpp"
@@ -8,7 +9,10 @@
 #include "models/vocabulary_gguf.hpp"
 #include "models/weights.hpp"
 
+#include <algorithm>
 #include <cstdlib>
+#include <cstring>
+#include <vector>
 
 namespace {
 
@@ -78,7 +82,16 @@ void read_model(const gguf_file& file) {
 } // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  const auto file = gguf_file::parse({reinterpret_cast<const std::byte*>(data), size}, "fuzz.gguf");
+  std::vector<gguf_part> parts{{{reinterpret_cast<const std::byte*>(data), size}, "fuzz.gguf"}};
+  constexpr std::size_t header = 8;
+  if (size > header && std::memcmp(data, "PART", 4) == 0) {
+    std::uint32_t first;
+    std::memcpy(&first, data + 4, sizeof first);
+    const auto both = parts[0].bytes.subspan(header);
+    const std::size_t length = std::min<std::size_t>(first, both.size());
+    parts = {{both.first(length), "fuzz-1.gguf"}, {both.subspan(length), "fuzz-2.gguf"}};
+  }
+  const auto file = gguf_file::parse(parts);
   if (!file) {
     if (file.error().message.find('\n') != std::string::npos) std::abort();
     return 0;

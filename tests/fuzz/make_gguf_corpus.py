@@ -57,6 +57,17 @@ def words(model="gpt2", pre="llama-bpe", types=(3, 1, 1), bos=0) -> list[bytes]:
             scalar(key + "eos_token_id", U32, 2**32 - 1), scalar(key + "add_bos_token", BOOL, 1), scalar("tokenizer.chat_template", STRING, "{{ bos_token }}")]
 
 
+def part(number: int, count=2, tensors=2, name="") -> bytes:
+    """One file of a split model, with one tensor."""
+    keys = [scalar("split.no", U16, number), scalar("split.count", U16, count), scalar("split.tensors.count", I32, tensors)]
+    return file(keys, [tensor(name or f"t{number}", [4], 0, 0)], bytes(16))
+
+
+def both(first: bytes, second: bytes) -> bytes:
+    """What fuzz_gguf takes for two parts."""
+    return b"PART" + struct.pack("<I", len(first)) + first + second
+
+
 EMBEDDING = [tensor("token_embd.weight", [8, 3], 0, 0)]
 SEEDS = {
     "llama": file(llama() + words(), EMBEDDING, bytes(96)),
@@ -83,6 +94,18 @@ SEEDS = {
     "aligned": file([scalar("general.alignment", U32, 64)], [tensor("a", [2, 2, 2, 2], 24, 64)], DATA, alignment=64),
     "alignment": file([scalar("general.alignment", U32, 3)]),
     "split": file([scalar("split.count", U16, 2)]),
+    "split_first": part(0),
+    "split_no_number": file([scalar("split.count", U16, 2), scalar("split.no", U16, 2)]),
+    "split_count": file([scalar("split.count", U64, 100000), scalar("split.no", U16, 0)]),
+    "split_both": both(part(0), part(1)),
+    "split_order": both(part(1), part(0)),
+    "split_twice": both(part(0), part(0)),
+    "split_other_count": both(part(0), part(1, count=3)),
+    "split_tensors": both(part(0, tensors=9), part(1, tensors=9)),
+    "split_other_tensors": both(part(0), part(1, tensors=9)),
+    "split_same_tensor": both(part(0), part(1, name="t0")),
+    "split_whole": both(part(0), file()),
+    "split_cut": both(part(0), part(1)[:-16]),
     "one_part": file([scalar("split.count", U16, 1)]),
     "overlap": file([], [tensor("a", [32], 0, 0), tensor("b", [32], 0, 32)], bytes(256)),
     "nan": file([], [tensor("a", [2], 0, 0)], struct.pack("<ff", 1.0, float("nan"))),

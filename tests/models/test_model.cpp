@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/model.hpp"
 
+#include "plugins/host/scheme_registry.hpp"
 #include "tests/models/gguf_builder.hpp"
 
 #include <boost/test/unit_test.hpp>
@@ -32,7 +33,8 @@ struct llama_file {
       {"blk.0.attn_v.weight", {8, 4}},    {"blk.0.attn_output.weight", {8, 8}},
       {"blk.0.ffn_gate.weight", {8, 12}}, {"blk.0.ffn_up.weight", {8, 12}},
       {"blk.0.ffn_down.weight", {12, 8}}};
-  std::map<std::string, float> scales; ///< of tensors whose numbers are larger than usual
+  std::map<std::string, float> scales;    ///< of tensors whose numbers are larger than usual
+  std::map<std::string, ggml_type> types; ///< of tensors that are not F32; their blocks are all zero
   std::vector<std::string> tokens{"a", "b", "c"};
 
   std::string bytes() const {
@@ -48,6 +50,11 @@ struct llama_file {
       std::uint64_t elements = 1;
       for (const std::uint64_t extent : ne) elements *= extent;
       std::string data;
+      if (types.contains(name)) {
+        const ggml_type_info& info = type_info(types.at(name));
+        file.add(name, ne, info.type, std::string(elements / info.block_elements * info.block_bytes, '\0'));
+        continue;
+      }
       const float scale = scales.contains(name) ? scales.at(name) : 0.01F;
       for (std::uint64_t i = 0; i < elements; ++i) data += raw(scale * static_cast<float>(i % 17));
       file.add(name, ne, ggml_type::f32, data);
@@ -100,6 +107,40 @@ BOOST_AUTO_TEST_CASE(a_whole_file_becomes_a_program) {
   BOOST_TEST(m.program->context == 64U);
   BOOST_TEST(m.program->kv.bytes_per_block() == 2U * 32 * 4 * 2);
   BOOST_TEST((m.program->kv.type == kernels::kv_type::f16));
+}
+
+BOOST_AUTO_TEST_CASE(matrices_of_several_block_types_make_one_model) {
+  // As llama.cpp mixes them in a Q4_K_M file: v and the feed-forward's output are worth more bits.
+  llama_file file;
+  file.numbers["llama.embedding_length"] = file.numbers["llama.feed_forward_length"] = 256;
+  for (auto& [name, ne] : file.tensors)
+    for (std::uint64_t& extent : ne)
+      if (extent != 3) extent = extent == 4 ? 128 : 256;
+  const auto number = [](std::uint32_t type) { return static_cast<ggml_type>(type); };
+  file.types = {{"token_embd.weight", number(14)},       {"blk.0.attn_q.weight", number(12)},
+                {"blk.0.attn_k.weight", number(12)},     {"blk.0.attn_v.weight", number(14)},
+                {"blk.0.attn_output.weight", number(6)}, {"blk.0.ffn_gate.weight", number(23)},
+                {"blk.0.ffn_up.weight", number(39)},     {"blk.0.ffn_down.weight", number(8)}};
+  plugins::scheme_registry schemes;
+  BOOST_REQUIRE(plugins::add_built_in_schemes(schemes));
+  model_options options;
+  options.find_scheme = [&](std::string_view id) { return schemes.find(id); };
+  const auto loaded = file.load(options);
+  BOOST_REQUIRE_MESSAGE(loaded, loaded.error().message);
+  const layer_weights& layer = (*loaded)->weights.layers[0];
+  const auto id = [](const shared_weight& weight) { return std::string_view(weight->scheme->id); };
+  BOOST_TEST(id((*loaded)->weights.embedding) == "gguf.q6_k");
+  BOOST_TEST_REQUIRE(layer.qkv.size() == 3U);
+  BOOST_TEST(id(layer.qkv[0]) == "gguf.q4_k");
+  BOOST_TEST(id(layer.qkv[2]) == "gguf.q6_k");
+  BOOST_TEST(id(layer.attention_output) == "gguf.q5_0");
+  BOOST_TEST(id(layer.gate) == "gguf.iq4_xs");
+  BOOST_TEST(id(layer.up) == "gguf.mxfp4");
+  BOOST_TEST(id(layer.down) == "gguf.q8_0");
+  file.types["blk.0.attn_v.weight"] = number(12);
+  const auto merged = file.load(options);
+  BOOST_REQUIRE_MESSAGE(merged, merged.error().message);
+  BOOST_TEST((*merged)->weights.layers[0].qkv.size() == 1U);
 }
 
 BOOST_AUTO_TEST_CASE(the_reference_path_keeps_its_cache_in_single_precision) {
