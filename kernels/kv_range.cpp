@@ -4,6 +4,7 @@
 
 #include "kernels/attention.hpp"
 #include "kernels/cpu_step.hpp"
+#include "kernels/program_check.hpp"
 #include "runtime/base/checked.hpp"
 
 #include <cmath>
@@ -43,6 +44,7 @@ float largest_magnitude(const aligned_buffer& numbers) {
 
 result<float> largest_key_value(
     const step_program& program, std::span<const std::int32_t> tokens, isa level, unsigned threads) {
+  if (auto fits = check_program(program); !fits) return fits.error();
   step_program probe = program;
   probe.kv.type = kv_type::f32;
   const step_input input = fill_cache(tokens);
