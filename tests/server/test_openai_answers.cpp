@@ -161,7 +161,7 @@ BOOST_AUTO_TEST_CASE(several_choices_stand_side_by_side_with_their_prompts) {
   for (std::size_t i = 0; i < 4; ++i) {
     const auto& choice = v.at("choices").at(i);
     BOOST_TEST(choice.at("index").as_int64() == static_cast<std::int64_t>(i));
-    BOOST_TEST(choice.at("text") == std::string(1, static_cast<char>('a' + i)));
+    BOOST_TEST(choice.at("text").as_string().c_str() == std::string(1, static_cast<char>('a' + i)));
     BOOST_TEST(choice.at("finish_reason") == reasons[i]);
     BOOST_TEST(choice.at("prompt_token_ids").as_array().size() == (i < 2 ? 1U : 2U));
   }
