@@ -95,8 +95,8 @@ result<vocabulary> read_vocabulary(const gguf_file& file) {
   if (auto ok = read_ids(file, v); !ok) return ok.error();
   const bool sentencepiece = v.model == "llama" || v.model == "t5";
   // Converters leave add_bos_token out for the Llama 3 family, which wants it.
-  const bool llama3 = v.pre == "llama-bpe" || v.pre == "llama3" || v.pre == "llama-v3";
-  const bool bos_default = v.bos.has_value() && (v.model == "llama" || llama3 || v.pre == "tekken");
+  const bool llama3_words = v.pre == "llama-bpe" || v.pre == "llama3" || v.pre == "llama-v3";
+  const bool bos_default = v.bos.has_value() && (v.model == "llama" || llama3_words || v.pre == "tekken");
   if (auto ok = read_flag(file, "tokenizer.ggml.add_bos_token", bos_default, v.add_bos); !ok)
     return ok.error();
   if (auto ok = read_flag(file, "tokenizer.ggml.add_eos_token", false, v.add_eos); !ok) return ok.error();
