@@ -12,8 +12,10 @@ namespace {
 
 class model_text final : public token_text {
  public:
-  model_text(const models::tokenizer& t, std::span<const std::string> stops, bool show_special) :
-      tokenizer_(t), characters_(t, show_special), stops_(stops), has_stops_(!stops.empty()) {}
+  model_text(
+      const models::tokenizer& t, std::span<const std::string> stops, bool show_special, bool continues) :
+      tokenizer_(t),
+      characters_(t, show_special, continues), stops_(stops), has_stops_(!stops.empty()) {}
 
   piece push(std::int32_t token, bool may_stop) override {
     std::string text = characters_.push(token);
@@ -42,9 +44,9 @@ class model_text final : public token_text {
 
 } // namespace
 
-std::unique_ptr<token_text>
-make_token_text(const models::tokenizer& t, std::span<const std::string> stops, bool show_special) {
-  return std::make_unique<model_text>(t, stops, show_special);
+std::unique_ptr<token_text> make_token_text(
+    const models::tokenizer& t, std::span<const std::string> stops, bool show_special, bool continues) {
+  return std::make_unique<model_text>(t, stops, show_special, continues);
 }
 
 } // namespace troupe::actors

@@ -340,7 +340,8 @@ result<void> engine_state::open(std::uint64_t id, std::shared_ptr<stream_state> 
   o.slow_consumer = std::chrono::milliseconds(options.slow_consumer_ms);
   o.model = host->info.name;
   o.system_fingerprint = host->info.system_fingerprint;
-  auto text = host->make_text(asked.stop, !asked.skip_special_tokens);
+  const bool continues = !std::holds_alternative<chat_prompt>(asked.prompt);
+  auto text = host->make_text(asked.stop, !asked.skip_special_tokens, continues);
   live.text = std::make_shared<const held_prompt>(std::move(asked.prompt), prompt_backlog_);
   if (!options.trace_dir.empty()) {
     live.trace = std::make_unique<request_trace>();

@@ -43,7 +43,8 @@ class fake_backend final : public kernels::backend {
   void submit(
       std::shared_ptr<const kernels::step_program>, kernels::step_input input,
       std::function<void(kernels::step_result)> done) override {
-    if (throw_steps > 0 && throw_steps-- > 0) throw crash{}; // no std::exception, which would be a failed step
+    if (throw_steps > 0 && throw_steps-- > 0)
+      throw crash{}; // no std::exception, which would be a failed step
     ++steps;
     most_sequences = std::max(most_sequences, input.sequences.size());
     kernels::step_result r;
@@ -136,7 +137,8 @@ class fake_host final : public detail::model_host {
   std::string detokenize(std::span<const std::int32_t> ids, bool) const override {
     return std::string(ids.size(), 'x');
   }
-  std::unique_ptr<actors::token_text> make_text(std::span<const std::string> stops, bool) const override {
+  std::unique_ptr<actors::token_text>
+  make_text(std::span<const std::string> stops, bool, bool) const override {
     return std::make_unique<fake_text>(stops);
   }
 
