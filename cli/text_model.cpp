@@ -3,11 +3,13 @@
 #include "cli/text_model.hpp"
 
 #include "cli/catalogue.hpp"
+#include "models/folder_tokenizer.hpp"
 #include "models/vocabulary_gguf.hpp"
 
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <vector>
 
@@ -34,6 +36,16 @@ text_model open_text_model(const std::string& path_or_name) {
   auto vocabulary = models::read_vocabulary(file).value();
   auto tokenizer = models::make_tokenizer(std::move(vocabulary)).value();
   return {std::move(file), std::move(tokenizer)};
+}
+
+std::unique_ptr<const models::tokenizer>
+open_tokenizer(const std::string& path_or_name, const std::string& tokenizer_json) {
+  const std::string path = tokenizer_json.empty() ? resolve_model(path_or_name) : tokenizer_json;
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) return models::make_tokenizer_from_folder(path).value().tokenizer;
+  if (!tokenizer_json.empty() || path.ends_with(".json"))
+    return models::make_tokenizer_from_json(path).value();
+  return open_text_model(path).tokenizer;
 }
 
 std::string read_standard_input() {
