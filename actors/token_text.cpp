@@ -12,8 +12,10 @@ namespace {
 
 class model_text final : public token_text {
  public:
-  model_text(const models::tokenizer& t, std::span<const std::string> stops, bool show_special) :
-      tokenizer_(t), characters_(t, show_special), echoed_(t, show_special), stops_(stops),
+  model_text(
+      const models::tokenizer& t, std::span<const std::string> stops, bool show_special, bool continues) :
+      tokenizer_(t),
+      characters_(t, show_special, continues), echoed_(t, show_special), stops_(stops),
       has_stops_(!stops.empty()), show_special_(show_special) {}
 
   piece push(std::int32_t token, bool may_stop) override {
@@ -51,9 +53,9 @@ class model_text final : public token_text {
 
 } // namespace
 
-std::unique_ptr<token_text>
-make_token_text(const models::tokenizer& t, std::span<const std::string> stops, bool show_special) {
-  return std::make_unique<model_text>(t, stops, show_special);
+std::unique_ptr<token_text> make_token_text(
+    const models::tokenizer& t, std::span<const std::string> stops, bool show_special, bool continues) {
+  return std::make_unique<model_text>(t, stops, show_special, continues);
 }
 
 } // namespace troupe::actors

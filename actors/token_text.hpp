@@ -37,8 +37,10 @@ class token_text {
   virtual std::string_view bytes_of(std::int32_t token) const = 0;
 };
 
-/// Detokeniser and stop strings of a real model. `t` outlives the result.
-std::unique_ptr<token_text>
-make_token_text(const models::tokenizer& t, std::span<const std::string> stops, bool show_special);
+/// Detokeniser and stop strings of a real model. `t` outlives the result. `continues`: the text goes on after
+/// other text, so that the first token keeps a space that SentencePiece leaves out at the start of a text.
+std::unique_ptr<token_text> make_token_text(
+    const models::tokenizer& t, std::span<const std::string> stops, bool show_special,
+    bool continues = false);
 
 } // namespace troupe::actors

@@ -77,8 +77,9 @@ std::string resolve_model(const std::string& path_or_name) {
   const catalogue_model* model = find_entry(path_or_name);
   if (model == nullptr)
     throw failure(
-        errc::bad_config, "no file and no catalogue model is called \"" + path_or_name +
-                              "\"; give the path of a GGUF file or a Hugging Face folder, or one of: " + known_names());
+        errc::bad_config,
+        "no file and no catalogue model is called \"" + path_or_name +
+            "\"; give the path of a GGUF file or a Hugging Face folder, or one of: " + known_names());
   const std::filesystem::path file = model_cache() / model->file;
   if (!std::filesystem::exists(file, ignored))
     throw failure(

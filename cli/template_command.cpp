@@ -5,7 +5,6 @@
 #include "cli/text_model.hpp"
 #include "models/chat_template.hpp"
 #include "models/jinja/json_value.hpp"
-#include "models/vocabulary_gguf.hpp"
 
 #include <boost/json.hpp>
 
@@ -54,11 +53,9 @@ std::tm parse_time(const std::string& text) {
 
 std::string source_of(const std::string& template_file, const std::optional<text_model>& opened) {
   if (!template_file.empty()) return read_text_file(template_file);
-  auto stored = models::read_chat_template(opened->file).value();
-  if (!stored)
-    throw failure(
-        errc::unsupported, opened->file.name() + ": has no chat template; give one with --template");
-  return std::move(*stored);
+  if (!opened->chat_template)
+    throw failure(errc::unsupported, opened->name + ": has no chat template; give one with --template");
+  return *opened->chat_template;
 }
 
 // Takes a text out of the variables, or else the model's token of that kind.

@@ -4,6 +4,7 @@
 
 #include "cli/catalogue.hpp"
 #include "models/folder_tokenizer.hpp"
+#include "models/gguf_file.hpp"
 #include "models/hf_folder.hpp"
 #include "models/vocabulary_gguf.hpp"
 
@@ -33,12 +34,22 @@ std::string read_all(std::FILE* file, const std::string& name) {
 
 text_model open_text_model(const std::string& path_or_name) {
   const std::string path = resolve_model(path_or_name);
-  if (models::is_folder(path))
-    if (auto text = models::make_tokenizer_from_folder(path); !text) throw failure(text.error());
-  auto file = models::gguf_file::open(path).value();
-  auto vocabulary = models::read_vocabulary(file).value();
-  auto tokenizer = models::make_tokenizer(std::move(vocabulary)).value();
-  return {std::move(file), std::move(tokenizer)};
+  if (models::is_folder(path)) {
+    auto text = models::make_tokenizer_from_folder(path).value();
+    return {path, std::move(text.tokenizer), std::move(text.chat_template)};
+  }
+  const auto file = models::gguf_file::open(path).value();
+  auto tokenizer = models::make_tokenizer(models::read_vocabulary(file).value()).value();
+  return {file.name(), std::move(tokenizer), models::read_chat_template(file).value()};
+}
+
+std::unique_ptr<const models::tokenizer>
+open_tokenizer(const std::string& path_or_name, const std::string& tokenizer_json) {
+  const std::string path = tokenizer_json.empty() ? resolve_model(path_or_name) : tokenizer_json;
+  if (models::is_folder(path)) return models::make_tokenizer_from_folder(path).value().tokenizer;
+  if (!tokenizer_json.empty() || path.ends_with(".json"))
+    return models::make_tokenizer_from_json(path).value();
+  return open_text_model(path).tokenizer;
 }
 
 std::string read_standard_input() {

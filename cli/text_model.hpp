@@ -2,21 +2,28 @@
 // The text side of a model file, without its weights.
 #pragma once
 
-#include "models/gguf_file.hpp"
 #include "models/tokenizer.hpp"
 
 #include <memory>
+#include <optional>
 #include <string>
 
 namespace troupe::cli {
 
 struct text_model {
-  models::gguf_file file;
+  std::string name; ///< for messages
   std::unique_ptr<const models::tokenizer> tokenizer;
+  std::optional<std::string> chat_template;
 };
 
 /// Opens what --model names and builds its tokenizer. Throws `failure`.
 text_model open_text_model(const std::string& path_or_name);
+
+/// The tokenizer of what --model names (a GGUF file, also one without weights, a Hugging Face folder or a
+/// catalogue name) or, where `tokenizer_json` is not empty, of that file or the folder it is in. Throws
+/// `failure`.
+std::unique_ptr<const models::tokenizer>
+open_tokenizer(const std::string& path_or_name, const std::string& tokenizer_json);
 
 /// All of standard input. Throws `failure` above 1 GiB.
 std::string read_standard_input();

@@ -7,6 +7,9 @@
 #include "cli/text_model.hpp"
 #include "models/detokenizer.hpp"
 
+#include <boost/json.hpp>
+
+#include <algorithm>
 #include <charconv>
 #include <cstdio>
 #include <unistd.h>
@@ -51,58 +54,128 @@ std::vector<models::token_id> parse_ids(std::string_view text, std::size_t vocab
   return ids;
 }
 
+namespace json = boost::json;
+
+void print_ids(const std::vector<models::token_id>& ids, std::string_view between) {
+  for (std::size_t i = 0; i < ids.size(); ++i)
+    std::printf("%.*s%d", i == 0 ? 0 : static_cast<int>(between.size()), between.data(), ids[i]);
+}
+
+void print_json(const std::vector<models::token_id>& ids) {
+  std::putchar('[');
+  print_ids(ids, ",");
+  std::fputs("]\n", stdout);
+}
+
+/// Calls `act` with every line of standard input, parsed as JSON. Throws `failure` naming the line.
+template<class Act>
+void for_each_json_line(Act act) {
+  const std::string input = read_standard_input();
+  std::size_t number = 0;
+  for (std::size_t at = 0; at < input.size();) {
+    const std::size_t end = std::min(input.find('\n', at), input.size());
+    ++number;
+    boost::system::error_code failed;
+    const json::value line = json::parse({input.data() + at, end - at}, failed);
+    if (failed || !act(line))
+      throw failure(
+          errc::bad_request,
+          "standard input, line " + std::to_string(number) + ": is not what --lines takes");
+    at = end + 1;
+  }
+}
+
+void tokenize_lines(const models::tokenizer& tokenizer, const models::encode_options& how) {
+  for_each_json_line([&](const json::value& line) {
+    if (!line.is_string()) return false;
+    print_json(tokenizer.encode(std::string_view(line.get_string()), how).value());
+    return true;
+  });
+}
+
+void detokenize_lines(const models::tokenizer& tokenizer, bool show_special) {
+  for_each_json_line([&](const json::value& line) {
+    if (!line.is_array()) return false;
+    std::vector<models::token_id> ids;
+    for (const json::value& id : line.get_array()) {
+      boost::system::error_code failed;
+      ids.push_back(id.to_number<models::token_id>(failed));
+      if (failed) return false;
+    }
+    std::puts(json::serialize(json::string(models::detokenize(tokenizer, ids, show_special))).c_str());
+    return true;
+  });
+}
+
 } // namespace
 
 int tokenize_command(const std::vector<std::string>& words) {
   std::vector<std::string> text_words;
-  std::string model = config::settings{}.model.path, file;
-  bool special = false, bos = false, pieces = false, count = false, hash = false;
+  std::string model = config::settings{}.model.path, tokenizer_json, file;
+  bool special = false, bos = false, show = false, as_json = false, lines = false, count = false,
+       hash = false;
   arguments options("tokenize", "Prints the token ids of a text.");
   options.positional("TEXT", text_words, "the text; without it and --file standard input is read", false);
-  options.option("-m,--model", model, "GGUF file or catalogue name");
+  options.option("-m,--model", model, "GGUF file, Hugging Face folder or catalogue name");
+  options.option("--tokenizer", tokenizer_json, "use this tokenizer.json instead of a model's");
   options.option("-f,--file", file, "read the text from this file");
   options.flag("--special", special, "texts of special tokens become those tokens");
   options.flag("--bos", bos, "begin with the model's BOS token");
-  options.flag("--pieces", pieces, "one token per line: id and text");
+  options.flag("--json", as_json, "print one JSON array of ids");
+  options.flag("--show,--pieces", show, "one token per line: id and text");
+  options.flag(
+      "--lines", lines, "standard input holds one JSON string a line; print one JSON array for each");
   options.flag("--count", count, "print the number of tokens instead");
   options.flag("--sha256", hash, "print the SHA-256 of the ids as little-endian 32-bit numbers instead");
   if (!options.parse(words)) return 0;
-  const text_model opened = open_text_model(model);
-  const std::string text = !file.empty()        ? read_text_file(file)
-                           : text_words.empty() ? read_standard_input()
-                                                : join(text_words);
+  const auto tokenizer = open_tokenizer(model, tokenizer_json);
   models::encode_options encoding;
   encoding.parse_special = special;
   encoding.add_bos = bos;
-  const auto ids = opened.tokenizer->encode(text, encoding).value();
-  if (count || hash) {
-    if (count) std::printf("%zu\n", ids.size());
-    if (hash) std::printf("%s\n", sha256_of_bytes(little_endian(ids)).c_str());
+  if (lines) {
+    tokenize_lines(*tokenizer, encoding);
     return 0;
   }
-  for (std::size_t i = 0; i < ids.size(); ++i) {
-    if (pieces)
-      std::printf("%6d  %s\n", ids[i], one_line(opened.tokenizer->bytes_of(ids[i])).c_str());
-    else
-      std::printf(i == 0 ? "%d" : " %d", ids[i]);
+  const std::string text = !file.empty()        ? read_text_file(file)
+                           : text_words.empty() ? read_standard_input()
+                                                : join(text_words);
+  const auto ids = tokenizer->encode(text, encoding).value();
+  if (count) std::printf("%zu\n", ids.size());
+  if (hash) std::printf("%s\n", sha256_of_bytes(little_endian(ids)).c_str());
+  if (count || hash) return 0;
+  if (as_json) {
+    print_json(ids);
+  } else if (show) {
+    for (const models::token_id id : ids)
+      std::printf("%6d  %s\n", id, one_line(tokenizer->bytes_of(id)).c_str());
+  } else {
+    print_ids(ids, " ");
+    std::putchar('\n');
   }
-  if (!pieces) std::putchar('\n');
   return 0;
 }
 
 int detokenize_command(const std::vector<std::string>& words) {
   std::vector<std::string> id_words;
-  std::string model = config::settings{}.model.path;
-  bool skip_special = false;
+  std::string model = config::settings{}.model.path, tokenizer_json;
+  bool skip_special = false, lines = false;
   arguments options("detokenize", "Prints the text of token ids.");
-  options.positional("ID", id_words, "the ids; without any standard input is read", false);
-  options.option("-m,--model", model, "GGUF file or catalogue name");
+  options.positional(
+      "ID", id_words, "the ids; without any standard input is read, and the text has no newline at its end",
+      false);
+  options.option("-m,--model", model, "GGUF file, Hugging Face folder or catalogue name");
+  options.option("--tokenizer", tokenizer_json, "use this tokenizer.json instead of a model's");
   options.flag("--skip-special", skip_special, "leave special tokens out");
+  options.flag(
+      "--lines", lines, "standard input holds one JSON array a line; print one JSON string for each");
   if (!options.parse(words)) return 0;
-  const text_model opened = open_text_model(model);
-  const auto ids =
-      parse_ids(id_words.empty() ? read_standard_input() : join(id_words), opened.tokenizer->size());
-  std::string text = models::detokenize(*opened.tokenizer, ids, !skip_special);
+  const auto tokenizer = open_tokenizer(model, tokenizer_json);
+  if (lines) {
+    detokenize_lines(*tokenizer, !skip_special);
+    return 0;
+  }
+  const auto ids = parse_ids(id_words.empty() ? read_standard_input() : join(id_words), tokenizer->size());
+  std::string text = models::detokenize(*tokenizer, ids, !skip_special);
   // A prompt of the shell wants a line of its own; a pipe or a file gets the text and nothing else.
   if (isatty(STDOUT_FILENO) == 1) text += '\n';
   std::fwrite(text.data(), 1, text.size(), stdout);

@@ -425,7 +425,8 @@ result<void> engine_state::open(opening what, std::shared_ptr<stream_state> clie
   o.slow_consumer = std::chrono::milliseconds(options.slow_consumer_ms);
   o.model = host->info.name;
   o.system_fingerprint = host->info.system_fingerprint;
-  auto text = host->make_text(asked.stop, !asked.skip_special_tokens);
+  const bool continues = !std::holds_alternative<chat_prompt>(asked.prompt);
+  auto text = host->make_text(asked.stop, !asked.skip_special_tokens, continues);
   live.text = std::move(what.text);
   if (!options.trace_dir.empty() && most_tokens(asked) > 0) { // else there is nothing to reproduce
     live.trace = std::make_unique<request_trace>();

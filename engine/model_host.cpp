@@ -48,8 +48,8 @@ class file_host final : public model_host {
     return models::detokenize(*tokenizer, ids, special);
   }
   std::unique_ptr<actors::token_text>
-  make_text(std::span<const std::string> stops, bool show_special) const override {
-    return actors::make_token_text(*tokenizer, stops, show_special);
+  make_text(std::span<const std::string> stops, bool show_special, bool continues) const override {
+    return actors::make_token_text(*tokenizer, stops, show_special, continues);
   }
 
   result<models::jinja::rendered_text> apply_template(const chat_prompt& what) const;

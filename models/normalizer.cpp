@@ -23,7 +23,12 @@ namespace {
 class form_normalizer final : public normalizer {
  public:
   explicit form_normalizer(normal_form form) noexcept : form_(form) {}
-  result<bool> apply(std::string_view text, text_place&, stage_scratch&, std::string& out) const override {
+  result<bool>
+  apply(std::string_view text, text_place& place, stage_scratch&, std::string& out) const override {
+    if (!text.empty()) { // what the first character becomes, for steps that take parts of it away
+      const std::string_view first = text.substr(0, decode_utf8(text, 0).length);
+      place.origin_bytes = normalize(first, form_, out) ? out.size() : first.size();
+    }
     return normalize(text, form_, out);
   }
 
@@ -79,7 +84,8 @@ class strip_accents final : public normalizer {
     for (std::size_t at = 0; at < text.size();) {
       const utf8_step step = decode_utf8(text, at);
       const bool mark = is_mark(step.code);
-      if (mark && at == 0) place.at_origin = false;
+      // A text whose first character is gone as a whole does not begin where it began.
+      if (!mark && out.empty() && at > 0 && at >= place.origin_bytes) place.at_origin = false;
       if (!mark) out += text.substr(at, step.length);
       at += step.length;
     }

@@ -211,8 +211,10 @@ result<void> symbol_bpe::add_scored_merges(const vocabulary& v) {
   for (const auto& [text, id] : ids) {
     const merge_table::merge value{ranks.at(v.scores[static_cast<std::size_t>(id)]), id};
     for (std::size_t at = decode_utf8(text, 0).length; at < text.size(); at += decode_utf8(text, at).length) {
-      const token_id left = id_of(text.substr(0, at)), right = id_of(text.substr(at));
-      if (left >= 0 && right >= 0) found.push_back({left, right, value});
+      const token_id left = id_of(text.substr(0, at));
+      if (left < 0) continue;
+      const token_id right = id_of(text.substr(at));
+      if (right >= 0) found.push_back({left, right, value});
     }
   }
   merges_ = merge_table(found.size());

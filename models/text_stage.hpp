@@ -37,8 +37,9 @@ struct stage_scratch {
 
 /// Where a text stands in the whole.
 struct text_place {
-  bool at_origin = true;  ///< it begins where the whole text begins
-  bool continues = false; ///< it goes on after bytes that are no UTF-8: nothing is put before it
+  bool at_origin = true;        ///< it begins where the whole text begins
+  std::size_t origin_bytes = 0; ///< bytes that come from the whole's first character; 0: not known
+  bool continues = false;       ///< it goes on after bytes that are no UTF-8: nothing is put before it
 };
 
 /// One rewriting step. Immutable. Thread: any.

@@ -192,7 +192,8 @@ class word_stage_reader {
     }
     if (type == "WhitespaceSplit") return characters(is_white_space, split_behavior::removed);
     if (type == "Whitespace") {
-      auto pattern = compile_oniguruma("\\w+|[^\\w\\s]+");
+      // Word characters as UTS 18 has them: with the joiners.
+      auto pattern = compile_oniguruma("[\\w\\x{200C}\\x{200D}]+|[^\\w\\x{200C}\\x{200D}\\s]+");
       if (!pattern) return pattern.error();
       made.stages.push_back(make_regex_stage(std::move(*pattern), split_behavior::removed, true));
       return {};

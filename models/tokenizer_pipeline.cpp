@@ -144,7 +144,7 @@ struct pipeline::encoding {
     encode_options how;
     how.parse_special = options.parse_special && trusted;
     return between(self.normalized_, *rewritten, how, [&](std::string_view part, std::size_t at) {
-      return words(part, at == 0 ? place : text_place{false, false});
+      return words(part, at == 0 ? place : text_place{false, 0, false});
     });
   }
 
@@ -157,7 +157,7 @@ struct pipeline::encoding {
 
   /// Any bytes between the added tokens that are matched as they stand.
   result<void> plain(std::string_view text, std::size_t offset) {
-    text_place place{offset == 0, false};
+    text_place place{offset == 0, 0, false};
     while (!text.empty()) {
       const std::size_t valid = valid_utf8_prefix(text);
       if (valid > 0) {
@@ -174,7 +174,7 @@ struct pipeline::encoding {
       if (auto ok = within_limit(); !ok) return ok;
       text.remove_prefix(bad);
       offset += bad;
-      place = {false, true};
+      place = {false, 0, true};
     }
     return {};
   }

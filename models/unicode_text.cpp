@@ -8,10 +8,54 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <vector>
 
 namespace troupe::models {
 namespace {
+
+struct code_range {
+  char32_t first, last;
+};
+
+// HF tokenizers decides by tables of Unicode 8 (punctuation) and 9 (marks, decompositions); where they differ
+// from today's, its tables are what vocabularies were made with. Found by trying every character of
+// Unicode 14.
+constexpr code_range other_marks[] = {
+    {0x7FD, 0x7FD},     {0x898, 0x89F},     {0x8CA, 0x8D3},     {0x9FE, 0x9FE},     {0xAFA, 0xAFF},
+    {0xB55, 0xB55},     {0xC04, 0xC04},     {0xC3C, 0xC3C},     {0xD00, 0xD00},     {0xD3B, 0xD3C},
+    {0xD81, 0xD81},     {0xEBA, 0xEBA},     {0x1715, 0x1715},   {0x180F, 0x180F},   {0x1ABF, 0x1ACE},
+    {0x1CF2, 0x1CF3},   {0x1CF7, 0x1CF7},   {0x1DF6, 0x1DFA},   {0xA82C, 0xA82C},   {0xA8FF, 0xA8FF},
+    {0x10D24, 0x10D27}, {0x10EAB, 0x10EAC}, {0x10F46, 0x10F50}, {0x10F82, 0x10F85}, {0x11070, 0x11070},
+    {0x11073, 0x11074}, {0x110C2, 0x110C2}, {0x11145, 0x11146}, {0x111C9, 0x111C9}, {0x111CE, 0x111CF},
+    {0x1133B, 0x1133B}, {0x1145E, 0x1145E}, {0x1182C, 0x1183A}, {0x11930, 0x11935}, {0x11937, 0x11938},
+    {0x1193B, 0x1193E}, {0x11940, 0x11940}, {0x11942, 0x11943}, {0x119D1, 0x119D7}, {0x119DA, 0x119E0},
+    {0x119E4, 0x119E4}, {0x11A01, 0x11A0A}, {0x11A33, 0x11A39}, {0x11A3B, 0x11A3E}, {0x11A47, 0x11A47},
+    {0x11A51, 0x11A5B}, {0x11A8A, 0x11A99}, {0x11D31, 0x11D36}, {0x11D3A, 0x11D3A}, {0x11D3C, 0x11D3D},
+    {0x11D3F, 0x11D45}, {0x11D47, 0x11D47}, {0x11D8A, 0x11D8E}, {0x11D90, 0x11D91}, {0x11D93, 0x11D97},
+    {0x11EF3, 0x11EF6}, {0x16F4F, 0x16F4F}, {0x16F7F, 0x16F87}, {0x16FE4, 0x16FE4}, {0x16FF0, 0x16FF1},
+    {0x1CF00, 0x1CF2D}, {0x1CF30, 0x1CF46}, {0x1E130, 0x1E136}, {0x1E2AE, 0x1E2AE}, {0x1E2EC, 0x1E2EF}};
+constexpr code_range other_punctuation[] = {
+    {0x61D, 0x61D},     {0x9FD, 0x9FD},     {0xA76, 0xA76},     {0xC77, 0xC77},     {0xC84, 0xC84},
+    {0x166D, 0x166D},   {0x1B7D, 0x1B7E},   {0x2E43, 0x2E4F},   {0x2E52, 0x2E5D},   {0x10EAD, 0x10EAD},
+    {0x10F55, 0x10F59}, {0x10F86, 0x10F89}, {0x111C9, 0x111C9}, {0x1144B, 0x1144F}, {0x1145A, 0x1145B},
+    {0x1145D, 0x1145D}, {0x11660, 0x1166C}, {0x116B9, 0x116B9}, {0x1183B, 0x1183B}, {0x11944, 0x11946},
+    {0x119E2, 0x119E2}, {0x11A3F, 0x11A46}, {0x11A9A, 0x11A9C}, {0x11A9E, 0x11AA2}, {0x11C41, 0x11C45},
+    {0x11C70, 0x11C71}, {0x11EF7, 0x11EF8}, {0x11FFF, 0x11FFF}, {0x12FF1, 0x12FF2}, {0x16E97, 0x16E9A},
+    {0x16FE2, 0x16FE2}, {0x1E95E, 0x1E95F}};
+constexpr code_range undecomposed[] = {{0x11938, 0x11938}};
+constexpr code_range incompatible[] = {{0x32FF, 0x32FF},   {0xA7F2, 0xA7F4},   {0xAB69, 0xAB69},
+                                       {0x10781, 0x10785}, {0x10787, 0x107B0}, {0x107B2, 0x107BA},
+                                       {0x11938, 0x11938}, {0x1F16C, 0x1F16C}, {0x1FBF0, 0x1FBF9}};
+
+template<std::size_t N>
+bool is_in(const code_range (&ranges)[N], char32_t code) noexcept {
+  const auto next =
+      std::upper_bound(std::begin(ranges), std::end(ranges), code, [](char32_t c, const code_range& r) {
+        return c < r.first;
+      });
+  return next != std::begin(ranges) && code <= std::prev(next)->last;
+}
 
 utf8proc_category_t category_of(char32_t code) noexcept {
   return utf8proc_category(static_cast<utf8proc_int32_t>(code));
@@ -73,6 +117,10 @@ class normalizing {
 
   void decompose(char32_t code) {
     const bool compatible = form_ == normal_form::nfkc || form_ == normal_form::nfkd;
+    if (compatible ? is_in(incompatible, code) : is_in(undecomposed, code)) {
+      codes_.push_back(static_cast<utf8proc_int32_t>(code));
+      return;
+    }
     const auto options = static_cast<utf8proc_option_t>(
         UTF8PROC_STABLE | UTF8PROC_DECOMPOSE | (compatible ? UTF8PROC_COMPAT : 0));
     std::array<utf8proc_int32_t, 64> parts; // the longest decomposition has 18
@@ -124,12 +172,13 @@ bool is_numeric(char32_t code) noexcept {
 
 bool is_punctuation(char32_t code) noexcept {
   const auto category = category_of(code);
-  return category >= UTF8PROC_CATEGORY_PC && category <= UTF8PROC_CATEGORY_PO;
+  return (category >= UTF8PROC_CATEGORY_PC && category <= UTF8PROC_CATEGORY_PO) !=
+         is_in(other_punctuation, code);
 }
 
 bool is_mark(char32_t code) noexcept {
   const auto category = category_of(code);
-  return category >= UTF8PROC_CATEGORY_MN && category <= UTF8PROC_CATEGORY_ME;
+  return (category >= UTF8PROC_CATEGORY_MN && category <= UTF8PROC_CATEGORY_ME) != is_in(other_marks, code);
 }
 
 void append_lower(std::string& out, char32_t code) {

@@ -12,7 +12,7 @@ namespace {
 
 /// Ends one stage: `words` are the new ranges of the same text.
 void take_words(word_list& list, std::vector<text_span>& words) {
-  if (words.empty() || words.front().begin != list.words.front().begin) list.place = {false, false};
+  if (words.empty() || words.front().begin != list.words.front().begin) list.place = {false, 0, false};
   list.words.swap(words);
 }
 

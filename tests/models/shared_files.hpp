@@ -16,6 +16,7 @@
 namespace troupe::models::test {
 
 using troupe::test::default_model;
+using troupe::test::gemma_model;
 using troupe::test::shared_file;
 
 inline std::string read_file(const std::filesystem::path& path) {

@@ -264,7 +264,9 @@ BOOST_AUTO_TEST_CASE(a_long_run_of_anything_is_encoded_in_near_linear_time) {
     texts.push_back(text + "x");
     texts.push_back(text + "\u4e00");
   }
-  for (const std::string_view family : {"gpt-2", "smollm", "llama-bpe", "qwen2", "deepseek-llm", "default"}) {
+  for (const std::string_view family :
+       {"gpt-2", "smollm", "llama-bpe", "qwen2", "deepseek-llm", "default", "gpt-4o", "tekken", "deepseek-v3",
+        "deepseek-coder", "falcon", "qwen35", "bloom", "bailingmoe", "seed-coder"}) {
     vocabulary v = tiny_bpe();
     v.pre = family;
     const auto t = make(std::move(v));

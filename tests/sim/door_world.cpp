@@ -94,7 +94,8 @@ class sim_host final : public detail::model_host {
     return error{errc::unsupported, "ids only", {}, 0};
   }
   std::string detokenize(std::span<const std::int32_t>, bool) const override { return {}; }
-  std::unique_ptr<actors::token_text> make_text(std::span<const std::string> stops, bool) const override {
+  std::unique_ptr<actors::token_text>
+  make_text(std::span<const std::string> stops, bool, bool) const override {
     return std::make_unique<plain_text>(std::vector<std::string>(stops.begin(), stops.end()));
   }
 };
