@@ -246,7 +246,9 @@ BOOST_AUTO_TEST_CASE(the_prompts_log_probabilities_are_those_of_the_same_tokens_
   e.max_step_tokens = 7; // prompts in pieces
   running_server s(e);
   const auto completion_of = [&](const std::string& fields) {
-    return json::parse(body_of(s.answer("{" + fields + "}"))).at("choices").as_array();
+    const std::string body = body_of(s.answer("{" + fields + "}"));
+    BOOST_TEST_REQUIRE(json::parse(body).as_object().contains("choices"), body);
+    return json::parse(body).at("choices").as_array();
   };
   const auto drawn = completion_of(
       R"("prompt":"the river and the","temperature":0,"max_tokens":12,"ignore_eos":true,"logprobs":3,)"
