@@ -35,6 +35,7 @@ void choice_group::prompt_known(std::uint32_t member, const std::vector<std::int
   --unknown_;
   if (member % shape_.candidates == 0) prompts_[member / shape_.candidates] = ids;
   accept_if_ready(out);
+  if (accepted_ && std::exchange(finish_due_, false)) finish(out);
 }
 
 void choice_group::take(std::uint32_t member, stream_event event, output& out) {
@@ -49,6 +50,8 @@ void choice_group::take(std::uint32_t member, stream_event event, output& out) {
     fingerprint_ = std::move(done->system_fingerprint);
     end_member(member, done->reason, done->usage, out);
   } else if (auto& failed = std::get<failed_event>(event); failed.why.code == errc::cancelled) {
+    if (!std::exchange(members_[member].known, true)) --unknown_; // its prompt will not be told any more
+    accept_if_ready(out);
     end_member(member, finish_reason::cancelled, {}, out);
   } else {
     fail(std::move(failed.why), out);
@@ -144,6 +147,14 @@ void choice_group::pass(std::uint32_t index, token_event event, output& out) {
 }
 
 void choice_group::finish(output& out) {
+  // Short answers may end before the last prompt's ids are told, which come from another thread.
+  const bool answered = std::any_of(members_.begin(), members_.end(), [](const member_state& m) {
+    return m.reason != finish_reason::cancelled;
+  });
+  if (!accepted_ && started_ && unknown_ > 0 && answered) {
+    finish_due_ = true;
+    return;
+  }
   if (!accepted_) // nobody was told that it runs, so only a cancel can have ended all of them
     return fail({errc::cancelled, "cancelled before it was accepted", {}, 0}, out);
   over_ = true;

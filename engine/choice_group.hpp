@@ -68,6 +68,7 @@ class choice_group {
   std::vector<finish_reason> reasons_; ///< by index
   std::uint32_t unknown_ = 0, running_ = 0;
   bool started_ = false, accepted_ = false, over_ = false;
+  bool finish_due_ = false;       // all have ended, but not every prompt is known
   std::deque<token_event> early_; ///< before the accepted_event
   std::uint64_t seq_ = 0;
   std::vector<bool> counted_; ///< prompts that are in `usage_`
