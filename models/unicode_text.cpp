@@ -134,7 +134,8 @@ class normalizing {
     }
   }
 
-  static auto combining_class(utf8proc_int32_t code) noexcept {
+  static int combining_class(utf8proc_int32_t code) noexcept {
+    if (is_in(other_marks, static_cast<char32_t>(code))) return 0; // not in the older tables
     return utf8proc_get_property(code)->combining_class;
   }
 
