@@ -474,9 +474,9 @@ void engine_state::tokenize(actors::request_id id) {
   std::weak_ptr<engine_state> group_owner;
   if (live.group != 0) group_owner = weak_from_this();
   asio::post(
-      environment.background,
-      [h = host, text = std::exchange(live.text, nullptr), actor = live.actor, id, most = live.most_tokens,
-       limit = prompt_limit(live.most_tokens), ex = tracked(executor), group_owner]() mutable {
+      environment.background, [h = host, text = std::exchange(live.text, nullptr), actor = live.actor, id,
+                               most = live.most_tokens, limit = prompt_limit(live.most_tokens),
+                               ex = tracked(executor), group_owner, group = live.group]() mutable {
         if (!text->encoded)
           text->encoded = contained("tokenising", [&]() -> result<actors::token_list> {
             auto encoded = h->encode(text->what, limit);
@@ -485,6 +485,11 @@ void engine_state::tokenize(actors::request_id id) {
           });
         const result<actors::token_list> ids = *text->encoded;
         text.reset();
+        // Before the actor hears of it: what it does with the prompt may be over before this thread goes on.
+        if (ids && !group_owner.expired())
+          asio::post(ex, [group_owner, group, number = id.number, tokens = *ids] {
+            if (auto self = group_owner.lock()) self->prompt_known(group, number, tokens);
+          });
         auto told = runtime::enqueue_result::ok;
         if (ids)
           told = actor.tell(actors::prompt_ready{id, *ids});
@@ -495,22 +500,16 @@ void engine_state::tokenize(actors::request_id id) {
           told = actor.tell(actors::prompt_failed{id, ids.error()});
         if (told == runtime::enqueue_result::full)
           log().error("request {}: no room for its prompt", id.number);
-        if (ids && !group_owner.expired())
-          asio::post(ex, [group_owner, number = id.number, tokens = *ids] {
-            if (auto self = group_owner.lock()) self->prompt_known(number, tokens);
-          });
       });
 }
 
-void engine_state::prompt_known(std::uint64_t id, const actors::token_list& tokens) {
-  const auto found = live_.find(id);
-  if (found == live_.end()) return;
-  const auto group = groups_.find(found->second.group);
-  if (group == groups_.end()) return;
-  const auto member = static_cast<std::uint32_t>(id - group->first);
+void engine_state::prompt_known(std::uint64_t group, std::uint64_t id, const actors::token_list& tokens) {
+  const auto found = groups_.find(group);
+  if (found == groups_.end()) return;
+  const auto member = static_cast<std::uint32_t>(id - group);
   choice_group::output out;
-  group->second.joined.prompt_known(member, *tokens, out);
-  carry_out(group->first, member, std::move(out));
+  found->second.joined.prompt_known(member, *tokens, out);
+  carry_out(group, member, std::move(out));
 }
 
 // ---- a request's way out
@@ -570,8 +569,20 @@ void engine_state::retired(actors::request_id id) {
   finish_trace(id.number, found->second);
   const auto group = groups_.find(found->second.group);
   live_.erase(found);
-  if (group != groups_.end() && --group->second.alive == 0) groups_.erase(group);
+  if (group != groups_.end() && --group->second.alive == 0) close_group(group->first);
   finish_drain();
+}
+
+/// All its members are gone. A client is never left without an end, whatever went wrong in the joining.
+void engine_state::close_group(std::uint64_t group) {
+  live_group& g = groups_.at(group);
+  if (!g.joined.over()) {
+    log().error("request {}: all its choices ended and the request did not", group);
+    choice_group::output out;
+    g.joined.fail({errc::internal, "the request failed inside the engine", {}, 0}, out);
+    for (stream_event& event : out.events) tell(*g.client, std::move(event));
+  }
+  groups_.erase(group);
 }
 
 void engine_state::event_read(std::uint64_t stream_id, std::uint32_t index) {

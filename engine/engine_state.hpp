@@ -144,7 +144,8 @@ struct engine_state final : stream_owner, actors::cast_listener, std::enable_sha
   result<void> open(opening what, std::shared_ptr<stream_state> client, request asked);
   void open_group(std::uint64_t id, std::shared_ptr<stream_state> client, request asked);
   void carry_out(std::uint64_t group, std::uint32_t member, choice_group::output what);
-  void prompt_known(std::uint64_t id, const actors::token_list& tokens);
+  void prompt_known(std::uint64_t group, std::uint64_t id, const actors::token_list& tokens);
+  void close_group(std::uint64_t group);
   void cancel_sequence(std::uint64_t id);
   void tell_of_reading(std::uint64_t group);
   void tell(stream_state& client, stream_event event);

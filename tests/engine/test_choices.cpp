@@ -2,6 +2,8 @@
 // Requests of several choices and prompts, echoes and every way to end, over the real actors.
 #include "engine_fixture.hpp"
 
+#include <boost/asio/execution.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 
 #include <algorithm>
@@ -67,6 +69,34 @@ struct whole : test::engine_fixture {
   }
 };
 
+/// An executor on which all but the first post of a job of the text thread come late, when the test says so.
+class late_executor {
+ public:
+  struct state {
+    std::size_t posts = 0; ///< of the job that runs
+    bool in_job = false;
+    std::vector<std::function<void()>> late;
+  };
+  late_executor(boost::asio::io_context& io, state& s) : io_(&io), state_(&s) {}
+  boost::asio::execution_context& query(boost::asio::execution::context_t) const noexcept { return *io_; }
+  static constexpr auto query(boost::asio::execution::blocking_t) noexcept {
+    return boost::asio::execution::blocking.never;
+  }
+  late_executor require(boost::asio::execution::blocking_t::never_t) const noexcept { return *this; }
+  template<class F>
+  void execute(F f) const {
+    if (!state_->in_job || state_->posts++ == 0) return boost::asio::post(*io_, std::move(f));
+    state_->late.emplace_back([io = io_, kept = std::make_shared<F>(std::move(f))]() mutable {
+      boost::asio::post(*io, [kept] { (*kept)(); });
+    });
+  }
+  bool operator==(const late_executor&) const noexcept = default;
+
+ private:
+  boost::asio::io_context* io_;
+  state* state_;
+};
+
 } // namespace
 
 BOOST_FIXTURE_TEST_SUITE(choices_over_the_actors, whole)
@@ -117,6 +147,35 @@ BOOST_AUTO_TEST_CASE(a_prompt_is_tokenised_once_for_all_its_choices) {
   r.n = 5;
   BOOST_REQUIRE(get(std::move(r))->done);
   BOOST_TEST(host->encoded == 1U);
+}
+
+BOOST_AUTO_TEST_CASE(choices_that_end_while_the_text_thread_pauses_end_the_request) {
+  late_executor::state texts;
+  slow_text = true;
+  engine = std::make_shared<detail::engine_state>(late_executor(io, texts), options, environment());
+  bool ready = false;
+  engine->start([&](result<void> r) { ready = r.has_value(); });
+  turn_text();
+  BOOST_REQUIRE(ready);
+  request r = ask({}, 1);
+  r.prompt = std::string("short");
+  r.n = 2;
+  stream s = engine->submit(std::move(r));
+  auto g = std::make_shared<given>();
+  read(s, g);
+  turn();
+  text.restart();
+  texts.in_job = true;
+  while (text.poll_one() > 0) texts.posts = 0;
+  texts.in_job = false;
+  BOOST_TEST(texts.late.size() == 2U);
+  turn(); // whatever can be done before the text thread goes on
+  for (auto& post : texts.late) post();
+  run_until([&] { return g->done || g->failed; });
+  BOOST_REQUIRE(g->done);
+  BOOST_TEST(g->all.further_choices.size() == 1U);
+  turn_text();
+  BOOST_TEST(all_free());
 }
 
 BOOST_AUTO_TEST_CASE(more_choices_than_seats_all_come_to_an_end) {
