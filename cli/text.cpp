@@ -2,27 +2,38 @@
 // Texts for people.
 #include "cli/text.hpp"
 
+#include "models/utf8.hpp"
+
 #include <cstdio>
 
 namespace troupe::cli {
 
-std::string one_line(std::string_view text) {
-  while (!text.empty() && text.back() == '\n') text.remove_suffix(1);
+std::string escaped(std::string_view text) {
   std::string out;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '\n') {
+  const auto escape = [&](char c) {
+    constexpr char digits[] = "0123456789abcdef";
+    out += "\\x";
+    out += digits[static_cast<unsigned char>(c) >> 4];
+    out += digits[static_cast<unsigned char>(c) & 15];
+  };
+  for (std::size_t at = 0; at < text.size();) {
+    const models::utf8_step step = models::decode_utf8(text, at);
+    if (text[at] == '\n')
       out += "\\n";
-    } else if (byte < 0x20 || byte == 0x7F) {
-      constexpr char digits[] = "0123456789abcdef";
-      out += "\\x";
-      out += digits[byte >> 4];
-      out += digits[byte & 15];
-    } else {
-      out += c;
-    }
+    else if (
+        step.state != models::utf8_state::valid || step.code < 0x20 ||
+        (step.code >= 0x7F && step.code < 0xA0))
+      for (const char c : text.substr(at, step.length)) escape(c);
+    else
+      out += text.substr(at, step.length);
+    at += step.length;
   }
   return out;
+}
+
+std::string one_line(std::string_view text) {
+  while (!text.empty() && text.back() == '\n') text.remove_suffix(1);
+  return escaped(text);
 }
 
 void print_fact(const char* name, const std::string& text) {

@@ -7,8 +7,10 @@
 
 namespace troupe::cli {
 
-/// Line ends and control characters shown as escapes, so that a message stays one line whatever a file put in
-/// it.
+/// Line ends, control characters and bytes that are no UTF-8 shown as escapes.
+std::string escaped(std::string_view text);
+
+/// The same without line ends at the end, so that a message stays one line whatever a file put in it.
 std::string one_line(std::string_view text);
 
 /// A line of a report on standard output: the name in a column of its own, then the text.

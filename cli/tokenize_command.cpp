@@ -147,7 +147,7 @@ int tokenize_command(const std::vector<std::string>& words) {
     print_json(ids);
   } else if (show) {
     for (const models::token_id id : ids)
-      std::printf("%6d  %s\n", id, one_line(tokenizer->bytes_of(id)).c_str());
+      std::printf("%6d  %s\n", id, escaped(tokenizer->bytes_of(id)).c_str());
   } else {
     print_ids(ids, " ");
     std::putchar('\n');

@@ -23,6 +23,9 @@ constexpr std::string_view not_space_inside =
     "2027}"
     "\\x{202A}-\\x{202E}\\x{2030}-\\x{205E}\\x{2060}-\\x{2FFF}\\x{3001}-\\x{D7FF}\\x{E000}-\\x{10FFFF}";
 constexpr std::string_view word_inside = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}";
+// By themselves, not in a class, Oniguruma's words have the raised digits and fractions of Latin-1 too.
+constexpr std::string_view word_alone =
+    "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{B2}\\x{B3}\\x{B9}\\x{BC}-\\x{BE}";
 constexpr std::string_view hexadecimal_inside = "0-9A-Fa-f";
 
 constexpr std::array<std::string_view, 38> general_categories{
@@ -180,12 +183,12 @@ class translator {
       return {};
     case 'w':
       at_ += 2;
-      put_class(word_inside, in_class);
+      put_class(in_class ? word_inside : word_alone, in_class);
       return {};
     case 'W':
       if (in_class) return refuse("\\W in a class");
       at_ += 2;
-      put_class(word_inside, false, true);
+      put_class(word_alone, false, true);
       return {};
     case 'h':
       at_ += 2;
@@ -227,7 +230,7 @@ class translator {
   }
 
   void put_boundary(bool negated) {
-    const std::string w = "[" + std::string(word_inside) + "]";
+    const std::string w = "[" + std::string(word_alone) + "]";
     out_ += negated ? "(?:(?<=" + w + ")(?=" + w + ")|(?<!" + w + ")(?!" + w + "))"
                     : "(?:(?<=" + w + ")(?!" + w + ")|(?<!" + w + ")(?=" + w + "))";
   }
@@ -279,7 +282,7 @@ class translator {
       out_ += '}';
     } else if (const long_name* known = find_long_name(name)) {
       if (negated && in_class) return refuse("a negated property in a class");
-      put_class(known->inside, in_class, negated);
+      put_class(known->inside == word_inside && !in_class ? word_alone : known->inside, in_class, negated);
     } else {
       // A script by itself: since 10.40 PCRE2 takes a bare name for the script and its extensions.
       out_ += negated ? "\\P{sc:" : "\\p{sc:";

@@ -84,14 +84,15 @@ std::vector<piece_trie::entry> sorted_pieces(const vocabulary& v, const std::vec
 class unigram final : public subword_model {
  public:
   unigram(
-      const std::vector<piece_trie::entry>& pieces, std::span<const double> scores, double least,
-      unigram_options options) :
+      const std::vector<piece_trie::entry>& pieces, const vocabulary& v, std::span<const double> scores,
+      double least, unigram_options options) :
       trie_(pieces),
       scores_(scores.begin(), scores.end()), options_(options), unknown_score_(least - 10.0) {
     byte_ids_.fill(-1);
-    for (const auto& [text, id] : pieces) {
-      const int value = byte_token_value(text);
-      if (value >= 0) byte_ids_[static_cast<std::size_t>(value)] = id;
+    for (std::size_t i = 0; i < v.tokens.size(); ++i) {
+      if (v.types[i] != token_type::byte) continue; // these need not be pieces that a text may spell
+      const int value = byte_token_value(v.tokens[i]);
+      if (value >= 0) byte_ids_[static_cast<std::size_t>(value)] = static_cast<token_id>(i);
     }
   }
 
@@ -188,7 +189,7 @@ result<std::unique_ptr<const subword_model>> make_unigram(
   double least = std::numeric_limits<double>::infinity();
   for (std::size_t i = 0; i < scores.size(); ++i)
     if (in_model[i]) least = std::min(least, scores[i]);
-  return std::unique_ptr<const subword_model>(std::make_unique<unigram>(pieces, scores, least, options));
+  return std::unique_ptr<const subword_model>(std::make_unique<unigram>(pieces, v, scores, least, options));
 }
 
 } // namespace troupe::models

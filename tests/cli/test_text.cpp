@@ -14,6 +14,11 @@ BOOST_AUTO_TEST_CASE(a_message_stays_one_line_whatever_a_file_put_in_it) {
   BOOST_TEST(one_line("\x1b[31mred\x7f") == "\\x1b[31mred\\x7f");
   BOOST_TEST(one_line("caf\xC3\xA9") == "caf\xC3\xA9");
   BOOST_TEST(one_line("") == "");
+  BOOST_TEST(one_line("half \xE2\x80") == "half \\xe2\\x80");
+  BOOST_TEST(
+      one_line("\xC2\x9B"
+               "31m") == "\\xc2\\x9b31m"); // a control character of two bytes
+  BOOST_TEST(escaped("a\n") == "a\\n");
 }
 
 BOOST_AUTO_TEST_SUITE_END()

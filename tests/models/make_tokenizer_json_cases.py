@@ -160,8 +160,9 @@ def added_tokens():
     names = [("<l>", "lstrip"), ("<r>", "rstrip"), ("<lr>", "lstrip rstrip"), ("<w>", "single_word"), ("word", "single_word"), ("<n>", "normalized"), ("\u00e9", "normalized"), ("<|>", ""),
              ("<|>!", ""), ("ABBA", "normalized"), ("<sp>", "special lstrip")]
     entries = []
-    for i, (text, flags) in enumerate(names):
-        entry = {"id": len(vocab) + i, "content": text}
+    known = {text: i for i, (text, _) in enumerate(vocab)}
+    for text, flags in names:
+        entry = {"id": known.setdefault(text, len(known)), "content": text}
         for flag in ("single_word", "lstrip", "rstrip", "normalized", "special"):
             entry[flag] = flag in flags.split()
         entries.append(entry)

@@ -108,7 +108,8 @@ BOOST_AUTO_TEST_CASE(qwen_3_tokenizer_json_gives_the_reference_ids_and_texts) {
   if (!text) BOOST_FAIL(text.error().message);
   BOOST_TEST(text->chat_template.has_value());
   const auto& t = text->tokenizer;
-  for (const auto& c : json::parse(models::test::read_file(*golden)).as_array()) {
+  const json::value cases = json::parse(models::test::read_file(*golden));
+  for (const auto& c : cases.as_array()) {
     const auto want = json::value_to<ids_t>(c.at("ids"));
     const ids_t got = encode(*t, c.at("text").as_string(), true);
     BOOST_TEST_CONTEXT(c.at("text")) {
