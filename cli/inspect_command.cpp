@@ -4,6 +4,8 @@
 #include "cli/catalogue.hpp"
 #include "cli/command.hpp"
 #include "cli/text.hpp"
+#include "models/chat_template.hpp"
+#include "models/folder_tokenizer.hpp"
 #include "models/gguf_file.hpp"
 #include "models/hf_folder.hpp"
 #include "models/model.hpp"
@@ -11,6 +13,7 @@
 #include "models/vocabulary_gguf.hpp"
 #include "plugins/host/scheme_registry.hpp"
 #include "runtime/base/byte_text.hpp"
+#include "runtime/memory_facts.hpp"
 
 #include <cstdio>
 #include <map>
@@ -38,17 +41,43 @@ void print_shape(const models::model_config& shape) {
       "vocabulary",
       number(shape.vocab) + " tokens" + (shape.tied_head ? ", head tied to the embedding" : ""));
   print_fact("context", number(shape.context) + " positions");
+}
+
+void print_text_side(const models::tokenizer& tokenizer, const std::optional<std::string>& chat_template) {
+  const models::vocabulary& words = tokenizer.vocab();
+  const auto token = [&](const char* name, std::optional<models::token_id> id) {
+    return id ? std::string(", ") + name + " " + std::to_string(*id) + " '" +
+                    one_line(words.tokens[static_cast<std::size_t>(*id)]) + "'"
+              : std::string();
+  };
   print_fact(
-      "KV per token",
-      human_bytes(std::uint64_t{4} * shape.layers * shape.kv_heads * shape.head_dim) + " at 16 bits");
+      "tokenizer", std::to_string(words.tokens.size()) + " tokens" + token("BOS", words.bos) +
+                       token("EOS", words.eos) + (words.add_bos ? ", BOS put before a text" : ""));
+  std::string chat = "none";
+  if (chat_template) {
+    const auto compiled = models::chat_template::compile(*chat_template);
+    chat = human_bytes(chat_template->size()) +
+           (compiled ? "" : ", cannot be read: " + one_line(compiled.error().message));
+  }
+  print_fact("chat template", chat);
+}
+
+void print_forecast(const models::load_forecast& needs) {
+  print_fact("memory", "weights " + human_bytes(needs.weight_bytes) + " once loaded");
+  print_fact(
+      "", "KV " + human_bytes(needs.kv_position_bytes) + " per token at 16 bits, " +
+              human_bytes(needs.kv_position_bytes * needs.context) + " for one sequence of " +
+              std::to_string(needs.context));
+  const std::uint64_t available = runtime::read_memory_facts().available();
+  if (available != runtime::memory_facts::unlimited)
+    print_fact("", human_bytes(available) + " available here");
 }
 
 // Throws `failure` with the reason when the engine could not load the file.
-void check_runnable(const models::gguf_file& file) {
+models::load_forecast check_runnable(const models::gguf_file& file) {
   plugins::scheme_registry schemes;
   plugins::add_built_in_schemes(schemes).value();
-  models::check_model(file, [&](std::string_view id) { return schemes.find(id); }).value();
-  models::make_tokenizer(models::read_vocabulary(file).value()).value();
+  return models::check_model(file, [&](std::string_view id) { return schemes.find(id); }).value();
 }
 
 void print_tensors(const models::tensor_source& source, bool each) {
@@ -88,7 +117,10 @@ void inspect_file(const std::string& path, bool tensors, bool metadata) {
     for (const models::gguf_value& value : file.metadata())
       std::printf("%-32s %s\n", one_line(value.key).c_str(), models::describe(value).c_str());
   print_tensors(file, tensors);
-  check_runnable(file);
+  const auto needs = check_runnable(file);
+  const auto tokenizer = models::make_tokenizer(models::read_vocabulary(file).value()).value();
+  print_text_side(*tokenizer, models::read_chat_template(file).value());
+  print_forecast(needs);
 }
 
 // FP8 and INT8 weights are listed as the type that they are loaded as.
@@ -97,7 +129,15 @@ void inspect_folder(const std::string& path, bool tensors) {
   print_fact("folder", one_line(path) + ", " + human_bytes(folder.tensors.file_bytes()) + " of safetensors");
   print_shape(folder.config);
   print_tensors(folder.tensors, tensors);
-  models::check_folder(folder).value();
+  const auto needs = models::check_folder(folder).value();
+  const auto text = models::make_tokenizer_from_folder(path);
+  if (text)
+    print_text_side(*text->tokenizer, text->chat_template);
+  else if (text.error().code == errc::not_found)
+    print_fact("tokenizer", "none: " + one_line(text.error().message));
+  else
+    throw failure(text.error());
+  print_forecast(needs);
 }
 
 } // namespace

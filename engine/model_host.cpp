@@ -131,15 +131,36 @@ result<std::optional<kernels::isa>> wanted_isa(const engine_options& options) {
   return std::optional(*level);
 }
 
+constexpr std::uint64_t slow_bytes = 1ULL << 30; // to load so many takes a while, which is then told about
+
 /// Progress as one log line per tenth, for files that take a while.
 auto log_progress(std::uint64_t file_bytes) {
   return [next = std::uint64_t{1}, file_bytes](std::uint64_t done, std::uint64_t total) mutable {
-    if (file_bytes < (1ULL << 30) || total == 0) return;
+    if (file_bytes < slow_bytes || total == 0) return;
     const std::uint64_t tenth = done * 10 / total;
     if (tenth < next) return;
     next = tenth + 1;
     log().info("loading: {} %", tenth * 10);
   };
+}
+
+/// Tells what the model will need before any of it is taken, or refuses it.
+result<void>
+forecast_load(const engine_options& options, const models::load_forecast& needs, std::uint64_t available) {
+  const std::uint32_t context =
+      options.max_context > 0 ? std::min(options.max_context, needs.context) : needs.context;
+  log().log(
+      needs.weight_bytes < slow_bytes ? spdlog::level::debug : spdlog::level::info,
+      "memory forecast: weights {}, KV {} per token, {} for one sequence of {}; {} available",
+      human_bytes(needs.weight_bytes), human_bytes(needs.kv_position_bytes),
+      human_bytes(needs.kv_position_bytes * context), context, human_bytes(available));
+  if (needs.weight_bytes <= available) return {};
+  return error{
+      errc::no_memory,
+      options.model_path + ": " + human_bytes(needs.weight_bytes) + " of weights, " + human_bytes(available) +
+          " of memory are available: use a smaller model",
+      {},
+      0};
 }
 
 void describe_model(
@@ -276,13 +297,6 @@ host_result load_model_host(const engine_options& options, std::stop_token stop)
   const auto files = map_model_files(options.model_path);
   if (!files) return files.error();
   const std::uint64_t file_bytes = bytes_of(*files);
-  if (const std::uint64_t available = available_memory(); file_bytes > available)
-    return error{
-        errc::no_memory,
-        options.model_path + ": " + human_bytes(file_bytes) + " of weights, " + human_bytes(available) +
-            " of memory are available: use a smaller model",
-        {},
-        0};
 
   auto host = std::make_shared<file_host>();
   if (auto added = plugins::add_built_in_schemes(host->schemes); !added) return added.error();
@@ -291,6 +305,9 @@ host_result load_model_host(const engine_options& options, std::stop_token stop)
   model_options.reference = options.reference;
   model_options.threads = options.threads;
   model_options.progress = log_progress(file_bytes);
+  model_options.forecast = [&](const models::load_forecast& needs) {
+    return forecast_load(options, needs, available_memory());
+  };
   model_options.stop = stop;
   auto model = models::load_model(options.model_path, model_options);
   if (!model) return model.error();

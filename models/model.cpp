@@ -54,6 +54,11 @@ scheme_finder with_dense_schemes(const scheme_finder& others) {
   };
 }
 
+load_forecast forecast_of(const model_config& config, std::uint64_t weight_bytes) {
+  const std::uint64_t values = std::uint64_t{2} * config.layers * config.kv_heads * config.head_dim;
+  return {weight_bytes, values * 2, config.context};
+}
+
 result<void> load_all_weights(const tensor_source& source, const model_options& options, model& to) {
   weight_list list;
   if (auto listed = list_weights(source, to.config, !options.layer_scheme.empty(), to.weights, list); !listed)
@@ -63,6 +68,8 @@ result<void> load_all_weights(const tensor_source& source, const model_options& 
   load.threads = options.threads;
   load.progress = options.progress;
   load.stop = options.stop;
+  if (options.forecast)
+    load.forecast = [&](std::uint64_t packed) { return options.forecast(forecast_of(to.config, packed)); };
   auto loaded = load_weights(source, list.requests, load);
   if (!loaded) return loaded.error();
   for (std::size_t i = 0; i < loaded->size(); ++i)
@@ -169,19 +176,28 @@ result<std::shared_ptr<const model>> load_folder(const std::string& path, const 
   }
 }
 
-result<void> check_model(const gguf_file& file, const scheme_finder& find_scheme) {
-  model facts;
-  if (auto read = read_facts(file, facts); !read) return read;
-  weight_list list;
-  if (auto listed = list_weights(file, facts.config, false, facts.weights, list); !listed) return listed;
-  return check_weights(file, list.requests, with_dense_schemes(find_scheme));
-}
+namespace {
 
-result<void> check_folder(const hf_folder& folder) {
+result<load_forecast>
+check_source(const tensor_source& source, const model_config& config, const scheme_finder& find_scheme) {
   model_weights weights;
   weight_list list;
-  if (auto listed = list_weights(folder.tensors, folder.config, false, weights, list); !listed) return listed;
-  return check_weights(folder.tensors, list.requests, with_dense_schemes({}));
+  if (auto listed = list_weights(source, config, false, weights, list); !listed) return listed.error();
+  const auto packed = check_weights(source, list.requests, with_dense_schemes(find_scheme));
+  if (!packed) return packed.error();
+  return forecast_of(config, *packed);
+}
+
+} // namespace
+
+result<load_forecast> check_model(const gguf_file& file, const scheme_finder& find_scheme) {
+  model facts;
+  if (auto read = read_facts(file, facts); !read) return read.error();
+  return check_source(file, facts.config, find_scheme);
+}
+
+result<load_forecast> check_folder(const hf_folder& folder) {
+  return check_source(folder.tensors, folder.config, {});
 }
 
 result<std::shared_ptr<const model>> load_model(const std::string& path, const model_options& options) {

@@ -19,6 +19,13 @@
 
 namespace troupe::models {
 
+/// What a model needs, known before memory is taken for it.
+struct load_forecast {
+  std::uint64_t weight_bytes = 0;      ///< packed matrices, a shared one once
+  std::uint64_t kv_position_bytes = 0; ///< keys and values of one position over all layers, at 16 bits
+  std::uint32_t context = 0;           ///< positions that the model was trained for
+};
+
 struct model_options {
   /// Finds the schemes beyond the dense ones, which are always there (plugins::scheme_registry::find).
   scheme_finder find_scheme;
@@ -35,6 +42,9 @@ struct model_options {
   std::string layer_scheme;
   unsigned threads = 0; ///< for packing and that run; 0 = as many as the machine has
   std::function<void(std::uint64_t done, std::uint64_t total)> progress; ///< bytes of the file packed
+  /// Called once everything but the numbers has been checked, before memory is taken for weights; its error
+  /// ends the loading.
+  std::function<result<void>(const load_forecast&)> forecast;
   std::stop_token stop; ///< when asked, the loading ends with errc::shutdown
 };
 
@@ -58,11 +68,11 @@ struct model {
 result<std::shared_ptr<const model>> load_model(const std::string& path, const model_options& options);
 
 /// Whether load_model could run the file, without packing a weight: its configuration, vocabulary, tensors
-/// and their types. Errors: those of load_model but for numbers in the weights.
-result<void> check_model(const gguf_file& file, const scheme_finder& find_scheme);
+/// and their types; gives what it will need. Errors: those of load_model but for numbers in the weights.
+result<load_forecast> check_model(const gguf_file& file, const scheme_finder& find_scheme);
 
 /// The same for a folder.
-result<void> check_folder(const hf_folder& folder);
+result<load_forecast> check_folder(const hf_folder& folder);
 
 /// load_model on an open file.
 result<std::shared_ptr<const model>> load_model(const gguf_file& file, const model_options& options);

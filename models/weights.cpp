@@ -262,24 +262,33 @@ bool can_merge(std::span<const model_tensor> parts) noexcept {
   });
 }
 
-result<void> check_weights(
+result<std::uint64_t> check_weights(
     const tensor_source& file, std::span<const weight_request> requests, const scheme_finder& find_scheme) {
-  for (const weight_request& request : requests)
-    if (auto job = plan(file, request, find_scheme); !job) return job.error();
-  return {};
+  std::uint64_t packed = 0;
+  for (const weight_request& request : requests) {
+    const auto job = plan(file, request, find_scheme);
+    if (!job) return job.error();
+    const auto sum = checked_add(packed, job->packed_bytes);
+    if (!sum) return file.fail("the packed weights exceed 2^64 bytes", errc::no_memory);
+    packed = *sum;
+  }
+  return packed;
 }
 
 result<std::vector<packed_weight>> load_weights(
     const tensor_source& file, std::span<const weight_request> requests, const weight_load_options& options) {
   std::vector<weight_job> jobs;
   jobs.reserve(requests.size());
-  std::uint64_t total = 0;
+  std::uint64_t total = 0, packed = 0;
   for (const weight_request& request : requests) {
     auto job = plan(file, request, options.find_scheme);
     if (!job) return job.error();
+    packed += job->packed_bytes; // `allocate` checks the sum
     jobs.push_back(std::move(*job));
     total += stored_bytes(request);
   }
+  if (options.forecast)
+    if (auto fits = options.forecast(packed); !fits) return fits.error();
 
   if (auto done = allocate(file, jobs); !done) return done.error();
 

@@ -31,6 +31,9 @@ struct weight_load_options {
   unsigned threads = 0; ///< 0 = as many as the machine has
   /// Called with packed and total source bytes, from one thread at a time, `done` never falling.
   std::function<void(std::uint64_t done, std::uint64_t total)> progress;
+  /// Called with the packed bytes once every request has been checked and before memory is taken; its error
+  /// ends the loading.
+  std::function<result<void>(std::uint64_t packed_bytes)> forecast;
   std::stop_token stop; ///< when asked, the loading ends with errc::shutdown
 };
 
@@ -46,8 +49,8 @@ bool can_merge(std::span<const model_tensor> parts) noexcept;
 result<std::vector<packed_weight>> load_weights(
     const tensor_source& file, std::span<const weight_request> requests, const weight_load_options& options);
 
-/// The checks of load_weights that need no packing.
-result<void> check_weights(
+/// The checks of load_weights that need no packing; gives the bytes that packing would take.
+result<std::uint64_t> check_weights(
     const tensor_source& file, std::span<const weight_request> requests, const scheme_finder& find_scheme);
 
 /// A vector of `count` finite numbers (norm weights, biases), widened to float from F32, F16 or BF16.

@@ -5,7 +5,7 @@
 
 #include "server/json_text.hpp"
 
-#include "server/bounded_json.hpp"
+#include "runtime/base/bounded_json.hpp"
 
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>

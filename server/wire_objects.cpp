@@ -3,7 +3,7 @@
 
 #include "server/json_text.hpp"
 
-#include "server/bounded_json.hpp"
+#include "runtime/base/bounded_json.hpp"
 #include "server/openai_answers.hpp"
 #include "server/status_table.hpp"
 

@@ -2,7 +2,7 @@
 // Fuzzes the readers of OpenAI bodies and of the WebSocket and TCP objects; what is accepted must keep its
 // bounds, and what is read from an object must come back when it is written and read again.
 
-// covers: server/openai_json.cpp server/bounded_json.cpp server/wire_objects.cpp
+// covers: server/openai_json.cpp runtime/base/bounded_json.cpp server/wire_objects.cpp
 #include "server/openai_answers.hpp"
 #include "server/websocket_codec.hpp"
 #include "server/wire_objects.hpp"

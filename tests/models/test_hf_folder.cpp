@@ -271,6 +271,33 @@ BOOST_AUTO_TEST_CASE(a_folder_is_checked_without_packing_it) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(what_a_model_needs_is_known_before_it_is_taken) {
+  const std::string path = TROUPE_TEST_DATA "/arch/llama";
+  const auto checked = check_folder(hf_folder::open(path).value()).value();
+  std::optional<load_forecast> told;
+  model_options options;
+  options.forecast = [&](const load_forecast& needs) -> result<void> {
+    told = needs;
+    return {};
+  };
+  const auto loaded = load_model(path, options);
+  BOOST_REQUIRE(loaded);
+  BOOST_REQUIRE(told);
+  BOOST_TEST(told->weight_bytes <= (*loaded)->weight_bytes); // which has the vectors, too
+  BOOST_TEST(static_cast<double>(told->weight_bytes) > 0.99 * static_cast<double>((*loaded)->weight_bytes));
+  BOOST_TEST(told->weight_bytes == checked.weight_bytes);
+  BOOST_TEST(told->kv_position_bytes == 2U * 2 * 2 * 3 * 16); // 16 bits, K and V, layers, heads, width
+  BOOST_TEST(told->context == 256U);
+
+  options.forecast = [](const load_forecast&) -> result<void> {
+    return error{errc::no_memory, "too large", {}, 0};
+  };
+  options.progress = [](std::uint64_t, std::uint64_t) { BOOST_ERROR("it loads all the same"); };
+  const auto refused = load_model(path, options);
+  BOOST_REQUIRE(!refused);
+  BOOST_TEST((refused.error().code == errc::no_memory));
+}
+
 BOOST_AUTO_TEST_CASE(a_folder_without_its_files_is_told_by_name) {
   const auto nothing = load_model(TROUPE_TEST_DATA "/arch", {});
   BOOST_REQUIRE(!nothing);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every field of the table at its bounds and with wrong types; the rules that need several fields; hostile
 // JSON.
-#include "server/bounded_json.hpp"
+#include "runtime/base/bounded_json.hpp"
 #include "server/openai_json.hpp"
 
 #include <boost/test/unit_test.hpp>

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-namespace troupe::server {
+namespace troupe {
 
 inline constexpr std::size_t json_depth_limit = 64;
 
@@ -24,8 +24,8 @@ struct bounded_json {
 };
 
 /// Parses one RFC 8259 text with no byte order mark, no invalid UTF-8 and no lone surrogate. The caller has
-/// bounded its size. Errors: bad_request, with the byte offset; a number beyond the range of a double is one
-/// of them.
-result<bounded_json> parse_bounded_json(std::string_view text);
+/// bounded its size. Time O(n log n), memory a small multiple of the text. Errors: bad_request, with the byte
+/// offset; nesting deeper than `depth` and a number beyond the range of a double are among them.
+result<bounded_json> parse_bounded_json(std::string_view text, std::size_t depth = json_depth_limit);
 
-} // namespace troupe::server
+} // namespace troupe

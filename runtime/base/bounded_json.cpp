@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "server/bounded_json.hpp"
+#include "runtime/base/bounded_json.hpp"
 
 #include <boost/json/basic_parser_impl.hpp>
 #include <boost/json/value_stack.hpp>
@@ -7,7 +7,7 @@
 #include <cmath>
 #include <set>
 
-namespace troupe::server {
+namespace troupe {
 namespace {
 
 namespace json = boost::json;
@@ -109,9 +109,9 @@ struct watching_handler {
 
 } // namespace
 
-result<bounded_json> parse_bounded_json(std::string_view text) {
+result<bounded_json> parse_bounded_json(std::string_view text, std::size_t depth) {
   json::parse_options options;
-  options.max_depth = json_depth_limit;
+  options.max_depth = depth;
   json::basic_parser<watching_handler> parser(options);
   parser.handler().stack.reset();
   json_error ec;
@@ -120,7 +120,7 @@ result<bounded_json> parse_bounded_json(std::string_view text) {
   if (ec) {
     error why{errc::bad_request, {}, {}, 0};
     if (ec == json::error::too_deep)
-      why.message = "the JSON is nested deeper than " + std::to_string(json_depth_limit) + " levels";
+      why.message = "the JSON is nested deeper than " + std::to_string(depth) + " levels";
     else if (ec == json::error::exponent_overflow || parser.handler().not_finite)
       why.message = "a number is too large for a 64-bit float", why.param = parser.handler().path();
     else
@@ -130,4 +130,4 @@ result<bounded_json> parse_bounded_json(std::string_view text) {
   return bounded_json{parser.handler().stack.release(), std::move(parser.handler().repeated)};
 }
 
-} // namespace troupe::server
+} // namespace troupe
