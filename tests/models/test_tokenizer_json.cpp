@@ -269,7 +269,7 @@ BOOST_AUTO_TEST_CASE(bad_files_are_refused_with_the_place) {
   refused(R"({"model": {"type": "Unigram", "vocab": [["a", -1], ["a", -2]]}})", "token 1 repeats");
 }
 
-BOOST_AUTO_TEST_CASE(a_megabyte_of_one_letter_or_of_spaces_does_not_stall) {
+BOOST_AUTO_TEST_CASE(a_long_run_of_one_letter_or_of_spaces_is_encoded_in_near_linear_time) {
   const auto folder = std::filesystem::path(TROUPE_TEST_DATA) / "tokenizers_tiny";
   for (const std::string name : {"bpe_llama3", "bpe_nfc", "spm_bpe", "unigram"}) {
     const auto t = read(models::test::read_file(folder / (name + ".json")));
@@ -281,7 +281,7 @@ BOOST_AUTO_TEST_CASE(a_megabyte_of_one_letter_or_of_spaces_does_not_stall) {
         BOOST_TEST(t->encode(text, {.parse_special = true}).has_value());
       };
       BOOST_TEST_CONTEXT(name << ": " << unit)
-      BOOST_TEST(troupe::test::growth(1'000'000, encode) < troupe::test::near_linear);
+      BOOST_TEST(troupe::test::growth(240'000, encode) < troupe::test::near_linear);
     }
   }
 }
