@@ -31,6 +31,7 @@ using namespace std::string_literals;
 namespace {
 
 constexpr auto drain_grace = std::chrono::seconds(3);
+constexpr int most_graces = 20; // while the engine still ends requests: a step may take long
 
 // A request of the engine behind the interface of the sessions.
 class engine_stream final : public door_stream {
@@ -108,6 +109,7 @@ struct server::state final : door_services, session_owner, std::enable_shared_fr
   void take(tcp::socket socket, bool http);
   void refuse(tcp::socket socket, bool http);
   void finish_drain();
+  void cut_after(std::chrono::milliseconds wait, int graces);
   void stop_listening();
 
   server_options options;
@@ -166,6 +168,20 @@ void server::state::refuse(tcp::socket socket, bool http) {
   std::array<char, 4096> unread{};
   socket.shutdown(tcp::socket::shutdown_send, ignored);
   socket.read_some(asio::buffer(unread), ignored);
+}
+
+void server::state::cut_after(std::chrono::milliseconds wait, int graces) {
+  drain_timer.expires_after(wait);
+  drain_timer.async_wait([weak = weak_from_this(), graces](error_code ec) {
+    const auto self = weak.lock();
+    if (ec || !self) return;
+    const engine_stats live = self->loaded ? self->the_engine.stats() : engine_stats{};
+    if (live.running + live.waiting > 0 && graces > 0) return self->cut_after(drain_grace, graces - 1);
+    log().warn("cutting {} connections at the end of the drain", self->sessions.size());
+    const std::vector<session*> rest(self->sessions.begin(), self->sessions.end());
+    for (session* one : rest)
+      if (self->sessions.contains(one)) one->abort();
+  });
 }
 
 void server::state::finish_drain() {
@@ -240,16 +256,9 @@ void server::drain(std::chrono::milliseconds limit, asio::any_completion_handler
     s.finish_drain();
     return;
   }
-  // The engine ends what runs at `limit`; what it says then must still reach the clients.
-  s.drain_timer.expires_after(limit + drain_grace);
-  s.drain_timer.async_wait([weak = std::weak_ptr(state_)](error_code ec) {
-    const auto self = weak.lock();
-    if (ec || !self) return;
-    log().warn("cutting {} connections at the end of the drain", self->sessions.size());
-    const std::vector<session*> rest(self->sessions.begin(), self->sessions.end());
-    for (session* one : rest)
-      if (self->sessions.contains(one)) one->abort();
-  });
+  // The engine ends what runs at `limit`, after its running step; what it says then must still reach the
+  // clients.
+  s.cut_after(limit + drain_grace, most_graces);
 }
 
 std::uint16_t server::port() const {

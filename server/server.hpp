@@ -32,7 +32,8 @@ class server {
 
   /// Stops accepting and tells every client; idle connections close, others when their requests have ended.
   /// Completes when none is left. Drain the engine at the same time with the same limit: its answers to what
-  /// it cuts are still sent; connections that remain seconds after `limit` are cut. Signature void().
+  /// it cuts are still sent; connections that remain seconds after `limit` and after the engine's last request
+  /// (a minute at most) are cut. Signature void().
   template<typename CompletionToken>
   auto async_drain(std::chrono::milliseconds limit, CompletionToken&& token) {
     return boost::asio::async_initiate<CompletionToken, void()>(

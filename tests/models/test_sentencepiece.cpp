@@ -251,7 +251,7 @@ BOOST_AUTO_TEST_CASE(a_long_run_of_one_letter_or_of_spaces_is_encoded_in_near_li
         BOOST_TEST(!encode(*t, text, {.parse_special = true}).empty());
       };
       BOOST_TEST_CONTEXT(model << ": " << unit)
-      BOOST_TEST(troupe::test::growth(240'000, take) < troupe::test::near_linear);
+      BOOST_TEST(troupe::test::growth(96'000, take) < troupe::test::near_linear);
     }
   }
 }

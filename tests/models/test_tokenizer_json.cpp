@@ -281,7 +281,7 @@ BOOST_AUTO_TEST_CASE(a_long_run_of_one_letter_or_of_spaces_is_encoded_in_near_li
         BOOST_TEST(t->encode(text, {.parse_special = true}).has_value());
       };
       BOOST_TEST_CONTEXT(name << ": " << unit)
-      BOOST_TEST(troupe::test::growth(240'000, encode) < troupe::test::near_linear);
+      BOOST_TEST(troupe::test::growth(96'000, encode) < troupe::test::near_linear);
     }
   }
 }
