@@ -421,7 +421,8 @@ BOOST_AUTO_TEST_CASE(a_server_that_loads_says_so_and_a_drain_refuses_and_finishe
 BOOST_AUTO_TEST_CASE(what_a_drain_cuts_is_told_at_every_door) {
   engine_options e;
   e.reference = true; // slow enough not to end by itself
-  e.preempt_every = 1;
+  e.preempt_every = 4;
+  e.max_step_tokens = 16; // but no step outlives the limit of the shutdown, sanitizers and all
   running_server s(e);
   client sse(s.http()), raw(s.raw()), ws(s.http());
   const std::string body = request_body(1, 400, true);
