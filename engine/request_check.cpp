@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <xxhash.h>
 
 namespace troupe::detail {
 namespace {
@@ -149,6 +150,19 @@ std::uint64_t prompt_bytes(const prompt& what) noexcept {
   for (const chat_message& m : std::get<chat_prompt>(what).messages)
     sum += m.role.size() + m.content.size() + 16;
   return sum;
+}
+
+std::uint64_t prompt_digest(const prompt& what) noexcept {
+  if (const auto* ids = std::get_if<std::vector<std::int32_t>>(&what))
+    return XXH3_64bits_withSeed(ids->data(), ids->size() * sizeof(std::int32_t), 0);
+  if (const auto* text = std::get_if<std::string>(&what))
+    return XXH3_64bits_withSeed(text->data(), text->size(), 1);
+  std::uint64_t digest = 2;
+  for (const chat_message& m : std::get<chat_prompt>(what).messages) {
+    digest = XXH3_64bits_withSeed(m.role.data(), m.role.size(), digest);
+    digest = XXH3_64bits_withSeed(m.content.data(), m.content.size(), digest);
+  }
+  return digest;
 }
 
 } // namespace troupe::detail

@@ -30,4 +30,7 @@ std::uint64_t sequence_count(const request& what) noexcept;
 /// Bytes that the prompt takes until it is tokenised: of its text, or four per id.
 std::uint64_t prompt_bytes(const prompt& what) noexcept;
 
+/// The same for the same prompt, in every run: what a poisonous one is known by.
+std::uint64_t prompt_digest(const prompt& what) noexcept;
+
 } // namespace troupe::detail
