@@ -9,10 +9,7 @@ folder=$(realpath "$1")
 shift
 cd "$(dirname "$0")/../.."
 
-environment=build/template-differences
-if [[ ! -x $environment/bin/python ]] || ! "$environment/bin/python" -c 'import jinja2' 2>/dev/null; then
-  python3 -m venv "$environment" || { echo "skipped: no virtual environment; apt-get install python3-venv"; exit 77; }
-  "$environment/bin/pip" install --quiet jinja2 || { echo "skipped: PyPI cannot be reached"; exit 77; }
-fi
+source tests/python_environment.sh
+python_environment build/template-differences jinja2
 ninja -C "$folder" --quiet tests/differential/render_lines
-exec "$environment/bin/python" tests/differential/jinja_differential.py "$folder/tests/differential/render_lines" "$@"
+exec "$python" tests/differential/jinja_differential.py "$folder/tests/differential/render_lines" "$@"

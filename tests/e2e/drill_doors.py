@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 
+from bad_input import BAD_BODIES, BAD_FRAMING, BAD_JSON
 from client import drill
 from client.answer import http_answer, http_ask
 from client.http import HttpConnection, ask, request_bytes
@@ -24,116 +25,6 @@ ERROR_TYPES = {"invalid_request_error", "overloaded_error", "unavailable_error",
 GREEDY = {"temperature": 0, "max_tokens": 8, "ignore_eos": True}
 HELLO = {"prompt": "Once upon a time", **GREEDY}
 LIMIT_S = 60
-
-# (api, change to a body that is good, status, code, param)
-BAD_BODIES = [
-    ("completions", {"nonsense": 1}, 400, "bad_request", "nonsense"),
-    ("completions", {"Temperature": 1}, 400, "bad_request", "Temperature"),
-    ("completions", {"messages": []}, 400, "bad_request", "messages"),
-    ("chat", {"prompt": "x"}, 400, "bad_request", "prompt"),
-    ("completions", {"max_tokens": "8"}, 400, "bad_request", "max_tokens"),
-    ("completions", {"max_tokens": 8.5}, 400, "bad_request", "max_tokens"),
-    ("completions", {"max_tokens": -1}, 400, "bad_request", "max_tokens"),
-    ("completions", {"max_tokens": -1}, 400, "bad_request", "max_tokens"),
-    ("completions", {"max_tokens": 1 << 40}, 400, "bad_request", "max_tokens"),
-    ("completions", {"temperature": -0.1}, 400, "bad_request", "temperature"),
-    ("completions", {"temperature": 2.1}, 400, "bad_request", "temperature"),
-    ("completions", {"temperature": "0"}, 400, "bad_request", "temperature"),
-    ("completions", {"temperature": True}, 400, "bad_request", "temperature"),
-    ("completions", {"top_p": 0}, 400, "bad_request", "top_p"),
-    ("completions", {"top_p": 1.01}, 400, "bad_request", "top_p"),
-    ("completions", {"top_k": -2}, 400, "bad_request", "top_k"),
-    ("completions", {"min_p": 1.5}, 400, "bad_request", "min_p"),
-    ("completions", {"presence_penalty": 3}, 400, "bad_request", "presence_penalty"),
-    ("completions", {"repetition_penalty": 0}, 400, "bad_request", "repetition_penalty"),
-    ("completions", {"seed": 1.5}, 400, "bad_request", "seed"),
-    ("completions", {"seed": "1"}, 400, "bad_request", "seed"),
-    ("completions", {"stop": 5}, 400, "bad_request", "stop"),
-    ("completions", {"stop": ""}, 400, "bad_request", "stop"),
-    ("completions", {"stop": ["x"] * 17}, 400, "bad_request", "stop"),
-    ("completions", {"stop": ["x" * 1025]}, 400, "bad_request", "stop"),
-    ("completions", {"stop_token_ids": [-1]}, 400, "bad_request", "stop_token_ids"),
-    ("completions", {"stream": 1}, 400, "bad_request", "stream"),
-    ("completions", {"stream_options": {"include_usage": True}}, 400, "bad_request", "stream_options"),
-    ("completions", {"stream": True, "stream_options": {"other": 1}}, 400, "bad_request", "stream_options.other"),
-    ("completions", {"ignore_eos": "yes"}, 400, "bad_request", "ignore_eos"),
-    ("completions", {"return_token_ids": 1}, 400, "bad_request", "return_token_ids"),
-    ("completions", {"min_tokens": 9}, 400, "bad_request", "min_tokens"),
-    ("completions", {"logprobs": 21}, 400, "bad_request", "logprobs"),
-    ("completions", {"priority": 10}, 400, "bad_request", "priority"),
-    ("completions", {"deadline_ms": 0}, 400, "bad_request", "deadline_ms"),
-    ("completions", {"prompt": ""}, 400, "bad_request", "prompt"),
-    ("completions", {"prompt": []}, 400, "bad_request", "prompt"),
-    ("completions", {"prompt": [-1]}, 400, "bad_request", "prompt"),
-    ("completions", {"prompt": [1 << 30]}, 400, "bad_request", "prompt"),
-    ("completions", {"prompt": [1, "x"]}, 400, "bad_request", "prompt"),
-    ("completions", {"prompt": ["a", 5]}, 400, "bad_request", "prompt[1]"),
-    ("completions", {"prompt": None}, 400, "bad_request", "prompt"),
-    ("completions", {"n": 17}, 400, "bad_request", "n"),
-    ("completions", {"n": 2, "best_of": 1}, 400, "bad_request", "best_of"),
-    ("completions", {"echo": 1}, 400, "bad_request", "echo"),
-    ("completions", {"suffix": "x"}, 400, "unsupported", "suffix"),
-    ("completions", {"logit_bias": {"x": 1}}, 400, "bad_request", "logit_bias.x"),
-    ("completions", {"logit_bias": {"5": 101}}, 400, "bad_request", "logit_bias.5"),
-    ("chat", {"messages": []}, 400, "bad_request", "messages"),
-    ("chat", {"messages": "hi"}, 400, "bad_request", "messages"),
-    ("chat", {"messages": [{"role": "user"}]}, 400, "bad_request", "messages[0].content"),
-    ("chat", {"messages": [{"role": "king", "content": "x"}]}, 400, "bad_request", "messages[0].role"),
-    ("chat", {"messages": [{"role": "user", "content": "x", "mood": 1}]}, 400, "bad_request", "messages[0].mood"),
-    ("chat", {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, 400, "unsupported",
-     "messages[0].content[0].type"),
-    ("chat", {"top_logprobs": 2}, 400, "bad_request", "top_logprobs"),
-    ("chat", {"tools": [{"type": "function"}]}, 400, "unsupported", "tools"),
-    ("chat", {"response_format": {"type": "json_object"}}, 400, "unsupported", "response_format"),
-    ("completions", {"model": 5}, 400, "bad_request", "model"),
-    ("completions", {"model": "no-such-model"}, 404, "not_found", "model"),
-    ("chat", {"model": "no-such-model"}, 404, "not_found", "model"),
-]
-
-# (what, bytes of the body): all of them 400 bad_request
-BAD_JSON = [
-    ("no JSON", b"hello"),
-    ("cut short", b'{"prompt": "x"'),
-    ("something behind it", b'{"prompt": "x"} {}'),
-    ("an array", b"[]"),
-    ("a string", b'"x"'),
-    ("empty", b""),
-    ("a trailing comma", b'{"prompt": "x",}'),
-    ("single quotes", b"{'prompt': 'x'}"),
-    ("a comment", b'{"prompt": "x" /* y */}'),
-    ("NaN", b'{"prompt": "x", "temperature": NaN}'),
-    ("a number beyond a double", b'{"prompt": "x", "temperature": 1e999}'),
-    ("invalid UTF-8", b'{"prompt": "\xff\xfe"}'),
-    ("a lone surrogate", b'{"prompt": "\\ud800"}'),
-    ("a byte order mark", b'\xef\xbb\xbf{"prompt": "x"}'),
-    ("a key given twice", b'{"prompt": "x", "prompt": "y"}'),
-    ("depth 100", b'{"prompt": ' + b"[" * 100 + b"]" * 100 + b"}"),
-]
-
-# (what, bytes, status): the connection is closed afterwards
-BAD_FRAMING = [
-    ("no HTTP", b"hello there\r\n\r\n", 400),
-    ("bare LF", b"GET /health HTTP/1.1\nHost: 127.0.0.1\n\n", 400),
-    ("no Host", b"GET /health HTTP/1.1\r\n\r\n", 400),
-    ("two Hosts", b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nHost: 127.0.0.1\r\n\r\n", 400),
-    ("a blank before the colon", b"GET /health HTTP/1.1\r\nHost : 127.0.0.1\r\n\r\n", 400),
-    ("folding", b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nX: a\r\n b\r\n\r\n", 400),
-    ("both framings", b"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 5\r\n"
-     b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
-    ("two lengths", b"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 2\r\n"
-     b"Content-Length: 3\r\n\r\n{}", 400),
-    ("a signed length", b"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: +2\r\n\r\n{}", 400),
-    ("gzip", b"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", 501),
-    ("a bad chunk size", b"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\n"
-     b"Transfer-Encoding: chunked\r\n\r\nxyz\r\n", 400),
-    ("too long a target", b"GET /" + b"x" * 5000 + b" HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", 414),
-    ("too much header", b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nX: " + b"y" * 9000 + b"\r\n\r\n", 431),
-    ("too many fields", b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n" + b"X: y\r\n" * 70 + b"\r\n", 431),
-    ("too long a body", b"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9999999\r\n\r\n", 413),
-    ("HTTP/2", b"GET /health HTTP/2.0\r\nHost: 127.0.0.1\r\n\r\n", 505),
-    ("another expectation", b"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 2\r\n"
-     b"Expect: miracles\r\n\r\n{}", 417),
-]
 
 
 def good_body(api):

@@ -7,9 +7,6 @@ binary=$(realpath "$1")
 shift
 cd "$(dirname "$0")/../.."
 
-environment=build/real-clients
-if [[ ! -x $environment/bin/python ]] || ! "$environment/bin/python" -c 'import openai, websockets' 2>/dev/null; then
-  python3 -m venv "$environment" || { echo "skipped: no virtual environment; apt-get install python3-venv"; exit 77; }
-  "$environment/bin/pip" install --quiet openai websockets || { echo "skipped: PyPI cannot be reached"; exit 77; }
-fi
-exec "$environment/bin/python" tests/e2e/drill_real_clients.py --binary "$binary" "$@"
+source tests/python_environment.sh
+python_environment build/real-clients openai websockets
+exec "$python" tests/e2e/drill_real_clients.py --binary "$binary" "$@"

@@ -7,9 +7,6 @@ binary=$(realpath "$1")
 shift
 cd "$(dirname "$0")/../.."
 
-environment=build/reference-tokenizers
-if [[ ! -x $environment/bin/python ]] || ! "$environment/bin/python" -c 'import tokenizers' 2>/dev/null; then
-  python3 -m venv "$environment" || { echo "skipped: no virtual environment; apt-get install python3-venv"; exit 77; }
-  "$environment/bin/pip" install --quiet tokenizers || { echo "skipped: PyPI cannot be reached"; exit 77; }
-fi
-exec "$environment/bin/python" tests/e2e/tokenizer_differences.py --binary "$binary" "$@"
+source tests/python_environment.sh
+python_environment build/reference-tokenizers tokenizers
+exec "$python" tests/e2e/tokenizer_differences.py --binary "$binary" "$@"

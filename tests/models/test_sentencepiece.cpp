@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // SentencePiece vocabularies of GGUF files: merges by score, byte fallback, spaces, Unigram.
 #include "models/detokenizer.hpp"
-#include "models/tokenizer.hpp"
 #include "models/utf8.hpp"
 #include "tests/growth.hpp"
+#include "tests/models/tokenizing.hpp"
 
 #include <boost/test/unit_test.hpp>
 
@@ -11,10 +11,9 @@
 
 using namespace troupe;
 using namespace troupe::models;
+using namespace troupe::models::test;
 
 namespace {
-
-using ids_t = std::vector<token_id>;
 
 constexpr token_id unknown = 0, bos = 1, eos = 2, first_byte = 3;
 
@@ -43,22 +42,6 @@ spm(const std::vector<std::pair<std::string, float>>& pieces, std::string model 
   v.eos = eos;
   v.add_space_prefix = true;
   return v;
-}
-
-std::unique_ptr<const tokenizer> make(vocabulary v) {
-  auto t = make_tokenizer(std::move(v));
-  if (!t) BOOST_FAIL(t.error().message);
-  return std::move(*t);
-}
-
-ids_t encode(const tokenizer& t, std::string_view text, const encode_options& options = {}) {
-  auto ids = t.encode(text, options);
-  if (!ids) BOOST_FAIL(ids.error().message);
-  return *ids;
-}
-
-void check_ids(const ids_t& got, const ids_t& want) {
-  BOOST_CHECK_EQUAL_COLLECTIONS(got.begin(), got.end(), want.begin(), want.end());
 }
 
 token_id id_of(const tokenizer& t, std::string_view text) {

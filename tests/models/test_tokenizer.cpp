@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Byte-level BPE: merging order, special tokens, any bytes, bad vocabularies, hostile lengths.
 #include "models/detokenizer.hpp"
-#include "models/tokenizer.hpp"
 #include "tests/growth.hpp"
 #include "tests/models/tiny_bpe.hpp"
+#include "tests/models/tokenizing.hpp"
 
 #include <boost/test/unit_test.hpp>
 
@@ -13,27 +13,9 @@
 
 using namespace troupe;
 using namespace troupe::models;
-using models::test::tiny_bpe;
+using namespace troupe::models::test;
 
 namespace {
-
-using ids_t = std::vector<token_id>;
-
-std::unique_ptr<const tokenizer> make(vocabulary v) {
-  auto t = make_tokenizer(std::move(v));
-  if (!t) BOOST_FAIL(t.error().message);
-  return std::move(*t);
-}
-
-ids_t encode(const tokenizer& t, std::string_view text, const encode_options& options = {}) {
-  auto ids = t.encode(text, options);
-  if (!ids) BOOST_FAIL(ids.error().message);
-  return *ids;
-}
-
-void check_ids(const ids_t& got, const ids_t& want) {
-  BOOST_CHECK_EQUAL_COLLECTIONS(got.begin(), got.end(), want.begin(), want.end());
-}
 
 /// The definition, word by word: merge the leftmost pair of the lowest rank until there is none.
 ids_t merge_by_definition(const vocabulary& v, std::string_view word) {

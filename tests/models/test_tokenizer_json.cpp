@@ -7,17 +7,17 @@
 #include "models/utf8.hpp"
 #include "tests/growth.hpp"
 #include "tests/models/shared_files.hpp"
+#include "tests/models/tokenizing.hpp"
 
 #include <boost/json.hpp>
 #include <boost/test/unit_test.hpp>
 
 using namespace troupe;
 using namespace troupe::models;
+using namespace troupe::models::test;
 namespace json = boost::json;
 
 namespace {
-
-using ids_t = std::vector<token_id>;
 
 const json::value& cases() {
   static const json::value all = json::parse(models::test::read_file(
@@ -63,16 +63,6 @@ std::string small(std::string_view change, std::string_view with) {
     text.replace(at, change.size(), with);
   }
   return text;
-}
-
-ids_t encode(const tokenizer& t, std::string_view text, const encode_options& options = {}) {
-  auto ids = t.encode(text, options);
-  if (!ids) BOOST_FAIL(ids.error().message);
-  return *ids;
-}
-
-void check_ids(const ids_t& got, const ids_t& want) {
-  BOOST_CHECK_EQUAL_COLLECTIONS(got.begin(), got.end(), want.begin(), want.end());
 }
 
 std::unique_ptr<const tokenizer> read(std::string_view text, const tokenizer_settings& settings = {}) {
