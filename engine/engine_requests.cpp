@@ -52,8 +52,7 @@ std::uint32_t engine_state::prompt_limit(std::uint32_t max_tokens) const noexcep
   return max_tokens > 0 && positions > 0 ? positions - 1 : positions;
 }
 
-// ---- a request's way in
-// --------------------------------------------------------------------------------------
+// ---- a request's way in ----
 
 stream engine_state::submit(request what) {
   // One id for each sequence; a request of more than are allowed is refused before it uses any.
@@ -245,8 +244,7 @@ void engine_state::tokenize(actors::request_id id) {
       });
 }
 
-// ---- a request's way out
-// -------------------------------------------------------------------------------------
+// ---- a request's way out ----
 
 void engine_state::emit(actors::request_id id, stream_event event) {
   const auto found = live_.find(id.number);

@@ -47,7 +47,7 @@ class model_host {
 
 using host_result = result<std::shared_ptr<const model_host>>;
 
-/// Loads a GGUF file or a Hugging Face folder for this machine. Blocks for as long as the disk and the packing take.
+/// Loads a GGUF file or a Hugging Face folder for this machine. Blocks as long as disk and packing take.
 /// Thread: any but the caller's I/O thread.
 /// Errors: bad_config, not_found, io, bad_file, unsupported, no_memory; shutdown soon after `stop` is asked.
 host_result load_model_host(const engine_options& options, std::stop_token stop);
