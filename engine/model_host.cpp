@@ -119,10 +119,9 @@ result<std::optional<kernels::isa>> wanted_isa(const engine_options& options) {
   if (options.reference) return std::optional(kernels::isa::ref);
   if (options.isa.empty()) return std::optional<kernels::isa>();
   const auto level = kernels::parse_isa(options.isa);
-  if (!level)
+  if (!level || *level > kernels::isa::avx512) // no kernel of ours needs more
     return error{
-        errc::bad_config, "isa is \"" + options.isa + "\", one of ref, avx2, avx512, vnni, amx is allowed",
-        "isa", 0};
+        errc::bad_config, "isa is \"" + options.isa + "\", one of ref, avx2, avx512 is allowed", "isa", 0};
   if (*level > kernels::best_isa())
     return error{
         errc::unsupported,
