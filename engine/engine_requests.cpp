@@ -175,6 +175,10 @@ result<void> engine_state::open(opening what, std::shared_ptr<stream_state> clie
     live.trace->asked.sampling.seed = seed;
     live.trace->model_path = host->info.path;
     live.trace->system_fingerprint = host->info.system_fingerprint;
+    live.trace->isa = host->isa;
+    live.trace->reference = options.reference;
+    live.trace->context = host->context;
+    live.trace->chat = !continues;
     live.trace->plans.push_back({0, host->plan_number, false});
   }
 

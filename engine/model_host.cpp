@@ -335,6 +335,7 @@ host_result load_model_host(const engine_options& options, std::stop_token stop)
   host->program = host->model->program;
   // Kernels, not CPUs: machines that run the same ones give the same numbers.
   const kernels::isa highest = kernels::highest_kernel(*host->program, used);
+  host->isa = kernels::isa_name(highest);
   describe_model(*host, options, used, fingerprint(*files, host->model->plan, highest));
   return std::shared_ptr<const model_host>(std::move(host));
 }

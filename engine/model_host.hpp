@@ -41,6 +41,7 @@ class model_host {
   std::uint32_t context = 0;      ///< positions per sequence: the model's, or max_context
   std::uint32_t block_tokens = 0; ///< positions of a KV block
   std::uint64_t plan_number = 0;
+  std::string isa; ///< the highest of its kernels, as engine_options takes it
   std::shared_ptr<const kernels::step_program> program;
   std::shared_ptr<kernels::backend> backend; ///< waits for its step before it goes
 };
