@@ -369,14 +369,31 @@ class Scripts(unittest.TestCase):
             self.assertEqual(done.returncode, 1)
             self.assertIn(f"{folder}/README.md", done.stderr)
 
+    def tool(self, name, content, *before):
+        with tempfile.NamedTemporaryFile("w", encoding="utf-8") as file:
+            file.write(content)
+            file.flush()
+            return subprocess.run([sys.executable, str(ROOT / "tools" / name), *before, file.name], capture_output=True,
+                                  text=True, timeout=60, check=False)
+
     def test_a_failed_set_up_of_a_class_is_counted(self):
-        with tempfile.TemporaryDirectory() as folder:
-            log = pathlib.Path(folder) / "testlog.json"
-            log.write_text(json.dumps({"name": "t", "result": "FAIL", "stdout": "", "stderr":
-                                       "Ran 0 tests in 0.001s\n\nFAILED (errors=1)\n"}) + "\n", encoding="utf-8")
-            done = subprocess.run([sys.executable, str(ROOT / "tools" / "count_tests.py"), "label", str(log)],
-                                  capture_output=True, text=True, timeout=60, check=True)
-            self.assertEqual(done.stdout, "0 1 0 label: t\n")
+        log = json.dumps({"name": "t", "result": "FAIL", "stdout": "",
+                          "stderr": "Ran 0 tests in 0.001s\n\nFAILED (errors=1)\n"})
+        self.assertEqual(self.tool("count_tests.py", log + "\n", "label").stdout, "0 1 0 label: t\n")
+
+    def test_a_skipped_case_is_counted_once_however_much_it_lacks(self):
+        log = json.dumps({"name": "t", "result": "OK", "stderr": "",
+                          "stdout": "Running 3 test cases...\nskipped: a is absent\nand: b is absent\nskipped: a is absent\n"})
+        self.assertEqual(self.tool("count_tests.py", log + "\n", "label").stdout, "1 0 2 label: t\n")
+
+    def test_the_last_line_of_the_check_is_what_passed_and_what_failed(self):
+        for counts, status, lines in [("3 0 0 a\n1 0 0 b\n", 0, ["4 passed, 0 failed"]),
+                                      ("3 0 2 a\n", 0, ["2 skipped", "3 passed, 0 failed"]),
+                                      ("3 1 2 a: b c\n", 1, ["failed: a: b c", "2 skipped", "3 passed, 1 failed"]),
+                                      ("0 0 1 a\n", 1, ["1 skipped", "0 passed, 0 failed"])]:
+            done = self.tool("sum_counts.py", counts)
+            self.assertEqual((done.returncode, done.stdout.splitlines()), (status, lines), done.stderr)
+        self.assertIn("sum_counts.py", (ROOT / "check").read_text("utf-8").splitlines()[-1])
 
 
 if __name__ == "__main__":
