@@ -2,8 +2,10 @@
 """Wrong usage and a hostile world: each ends with status 1 or 2 and one line that names the thing and the way out."""
 import collections
 import json
+import os
 import pathlib
 import random
+import re
 import resource
 import socket
 import stat
@@ -18,7 +20,8 @@ from program import BINARY, ProgramTest, ROOT, TINY, troupe
 
 Tensor = collections.namedtuple("Tensor", "shape_at offset_at")
 SCALAR_BYTES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
-STRING, ARRAY = 8, 9
+UINT32, STRING, ARRAY = 4, 8, 9
+F32 = 0  # the type of a tensor
 
 
 def layout(gguf):
@@ -195,6 +198,38 @@ class Files(ProgramTest):
                     content = bytearray(self.good)
                     struct.pack_into("<Q", content, at, count)
                     self.fails(1, "inspect", self.file(bytes(content)), says=["hostile.gguf"])
+
+    def test_a_model_larger_than_memory_is_refused_before_any_is_taken(self):
+        widest, heads, head = 1 << 18, 1024, 256
+        content = bytearray(self.good)
+        for key, value in {"embedding_length": widest, "feed_forward_length": widest, "attention.head_count": heads,
+                           "attention.head_count_kv": 1, "rope.dimension_count": head}.items():
+            at = content.index(f"llama.{key}".encode() + struct.pack("<I", UINT32)) + len(f"llama.{key}") + 4
+            struct.pack_into("<I", content, at, value)
+        tensors, data = layout(self.good)
+        end = matrix_bytes = 0
+        for name, tensor in tensors.items():
+            rank = (tensor.offset_at - 4 - tensor.shape_at) // 8
+            rows = {"token_embd": 512, "attn_k": head, "attn_v": head}.get(name.split(".")[-2], widest)
+            shape = (widest, rows)[:rank]
+            struct.pack_into(f"<{rank}QIQ", content, tensor.shape_at, *shape, F32, end)
+            end += 4 * widest * (rows if rank == 2 else 1)
+            matrix_bytes += 4 * widest * rows if rank == 2 else 0
+        path = self.file(bytes(content[:data]))
+        try:
+            os.truncate(path, data + end)  # with no block of the disk behind it
+        except OSError as unable:
+            self.skipTest(f"no sparse file of {end} bytes here: {unable}")
+        with open("/proc/meminfo", encoding="ascii") as facts:
+            total = 1024 * int(next(line.split()[1] for line in facts if line.startswith("MemTotal")))
+        if matrix_bytes <= total:
+            self.skipTest("this machine can hold it")
+        text = self.fails(1, "run", "-m", path, "--raw", "hello", says=["hostile.gguf", "use a smaller model"])
+        sizes = re.search(r": (\S+) (\SiB) of weights, (\S+) (\SiB) of memory are available: ", text)
+        self.assertIsNotNone(sizes, text)
+        unit = {"MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+        self.assertAlmostEqual(float(sizes[1]) * unit[sizes[2]] / matrix_bytes, 1, delta=0.01)
+        self.assertLess(float(sizes[3]) * unit[sizes[4]], 1.01 * total)
 
     def test_overlapping_tensors_are_refused(self):
         tensors, _ = layout(self.good)
