@@ -337,6 +337,21 @@ class Pull(ProgramTest):
             self.fails(1, "pull", env={"XDG_CACHE_HOME": place}, says=[place, "XDG_CACHE_HOME"])
         self.fails(1, "pull", env={"XDG_CACHE_HOME": "", "HOME": ""}, says=["XDG_CACHE_HOME"])
 
+    def test_a_model_that_is_there_needs_no_network(self):
+        real = os.environ.get("TROUPE_TEST_MODEL") or pathlib.Path(
+            os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "troupe" / "models" / self.model.name
+        if not pathlib.Path(real).is_file():
+            print(f"skipped: {real} is absent")
+            self.skipTest("the default model is absent")
+        self.model.parent.mkdir(parents=True)
+        self.model.symlink_to(real)
+        for name in ("python3", "curl"):  # what a download would take
+            self.program(name, f'touch "{self.folder}/asked"\nexit 1\n')
+        done = troupe("pull", env=self.env)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(b"already here", done.stderr)
+        self.assertFalse((self.folder / "asked").exists())
+
     def test_an_unknown_model_lists_the_known_ones(self):
         self.fails(2, "pull", "gpt-9", says=["gpt-9", "smollm2-135m-instruct"])
 
