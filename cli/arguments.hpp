@@ -48,8 +48,7 @@ class arguments {
   bool given(const std::string& names) const;
 
   /// Adds the flags of the property table whose group is listed ("model", "engine", ...), with --config,
-  /// --set and
-  /// --dump-config. `parse` applies default, file and flags in this order.
+  /// --set and --dump-config. `parse` applies default, file and flags in this order.
   void settings(config::settings& into, std::span<const std::string_view> groups);
 
   /// False when help or the configuration was printed and the command is done. Throws `failure` with

@@ -52,8 +52,7 @@ std::uint32_t engine_state::prompt_limit(std::uint32_t max_tokens) const noexcep
   return max_tokens > 0 && positions > 0 ? positions - 1 : positions;
 }
 
-// ---- a request's way in
-// --------------------------------------------------------------------------------------
+// ---- a request's way in ----
 
 stream engine_state::submit(request what) {
   // One id for each sequence; a request of more than are allowed is refused before it uses any.
@@ -176,6 +175,10 @@ result<void> engine_state::open(opening what, std::shared_ptr<stream_state> clie
     live.trace->asked.sampling.seed = seed;
     live.trace->model_path = host->info.path;
     live.trace->system_fingerprint = host->info.system_fingerprint;
+    live.trace->isa = host->isa;
+    live.trace->reference = options.reference;
+    live.trace->context = host->context;
+    live.trace->chat = !continues;
     live.trace->plans.push_back({0, host->plan_number, false});
   }
 
@@ -245,8 +248,7 @@ void engine_state::tokenize(actors::request_id id) {
       });
 }
 
-// ---- a request's way out
-// -------------------------------------------------------------------------------------
+// ---- a request's way out ----
 
 void engine_state::emit(actors::request_id id, stream_event event) {
   const auto found = live_.find(id.number);

@@ -84,8 +84,7 @@ void engine_state::cancel_timer(runtime::timer_handle& timer) noexcept {
   timer = {};
 }
 
-// ---- start
-// -------------------------------------------------------------------------------------------------
+// ---- start ----
 
 void engine_state::start(start_handler done) {
   stage expected = stage::new_made;

@@ -119,10 +119,9 @@ result<std::optional<kernels::isa>> wanted_isa(const engine_options& options) {
   if (options.reference) return std::optional(kernels::isa::ref);
   if (options.isa.empty()) return std::optional<kernels::isa>();
   const auto level = kernels::parse_isa(options.isa);
-  if (!level)
+  if (!level || *level > kernels::isa::avx512) // no kernel of ours needs more
     return error{
-        errc::bad_config, "isa is \"" + options.isa + "\", one of ref, avx2, avx512, vnni, amx is allowed",
-        "isa", 0};
+        errc::bad_config, "isa is \"" + options.isa + "\", one of ref, avx2, avx512 is allowed", "isa", 0};
   if (*level > kernels::best_isa())
     return error{
         errc::unsupported,
@@ -336,6 +335,7 @@ host_result load_model_host(const engine_options& options, std::stop_token stop)
   host->program = host->model->program;
   // Kernels, not CPUs: machines that run the same ones give the same numbers.
   const kernels::isa highest = kernels::highest_kernel(*host->program, used);
+  host->isa = kernels::isa_name(highest);
   describe_model(*host, options, used, fingerprint(*files, host->model->plan, highest));
   return std::shared_ptr<const model_host>(std::move(host));
 }

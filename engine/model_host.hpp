@@ -41,13 +41,14 @@ class model_host {
   std::uint32_t context = 0;      ///< positions per sequence: the model's, or max_context
   std::uint32_t block_tokens = 0; ///< positions of a KV block
   std::uint64_t plan_number = 0;
+  std::string isa; ///< the highest of its kernels, as engine_options takes it
   std::shared_ptr<const kernels::step_program> program;
   std::shared_ptr<kernels::backend> backend; ///< waits for its step before it goes
 };
 
 using host_result = result<std::shared_ptr<const model_host>>;
 
-/// Loads a GGUF file or a Hugging Face folder for this machine. Blocks for as long as the disk and the packing take.
+/// Loads a GGUF file or a Hugging Face folder for this machine. Blocks as long as disk and packing take.
 /// Thread: any but the caller's I/O thread.
 /// Errors: bad_config, not_found, io, bad_file, unsupported, no_memory; shutdown soon after `stop` is asked.
 host_result load_model_host(const engine_options& options, std::stop_token stop);

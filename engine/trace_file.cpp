@@ -3,6 +3,7 @@
 
 #include <boost/json.hpp>
 
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
@@ -163,6 +164,10 @@ std::string print_trace(const request_trace& trace) {
   out["troupe_trace"] = format_version;
   out["model"] = trace.model_path;
   out["system_fingerprint"] = trace.system_fingerprint;
+  out["isa"] = trace.isa;
+  out["reference"] = trace.reference;
+  out["context"] = trace.context;
+  out["chat"] = trace.chat;
   out["request"] = request_to_json(trace.asked);
   json::array plans;
   for (const plan_change& p : trace.plans)
@@ -191,6 +196,10 @@ result<request_trace> parse_trace(std::string_view text, std::string_view source
   request_trace trace;
   trace.model_path = in.text("model");
   trace.system_fingerprint = in.text("system_fingerprint");
+  if (in.has("isa")) trace.isa = in.text("isa"); // this one and the next three are not in older traces
+  if (in.has("reference")) trace.reference = in.flag("reference");
+  if (in.has("context")) trace.context = in.number<std::uint32_t>("context");
+  trace.chat = !in.has("chat") || in.flag("chat");
   reader asked(in.object("request"), std::string(source) + ": request");
   if (in.failure_text().empty()) trace.asked = request_from_json(asked);
   for (const json::value& v : in.array("plans")) {
@@ -212,6 +221,31 @@ result<request_trace> parse_trace(std::string_view text, std::string_view source
   if (!in.failure_text().empty()) return error{errc::bad_file, in.failure_text(), {}, 0};
   if (!asked.failure_text().empty()) return error{errc::bad_file, asked.failure_text(), {}, 0};
   return trace;
+}
+
+std::string fingerprint_difference(std::string_view recorded, std::string_view now) {
+  if (recorded == now) return {};
+  // As engine/model_host.cpp puts them together.
+  constexpr std::array<std::string_view, 4> names{"content of the model", "plan", "kernels", "KV cache"};
+  const auto parts = [](std::string_view text) {
+    std::vector<std::string_view> out;
+    for (std::size_t dash; (dash = text.find('-')) != std::string_view::npos; text.remove_prefix(dash + 1))
+      out.push_back(text.substr(0, dash));
+    out.push_back(text);
+    return out;
+  };
+  const auto before = parts(recorded), after = parts(now);
+  std::string told;
+  const auto add = [&told](std::string_view name, std::string_view was, std::string_view is) {
+    if (!told.empty()) told += "; ";
+    told.append(name).append(": ").append(was).append(", now ").append(is);
+  };
+  if (before.size() != names.size() || after.size() != names.size())
+    add("fingerprint", recorded, now);
+  else
+    for (std::size_t i = 0; i < names.size(); ++i)
+      if (before[i] != after[i]) add(names[i], before[i], after[i]);
+  return told;
 }
 
 std::string trace_run_name() {

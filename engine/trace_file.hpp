@@ -17,9 +17,16 @@ struct plan_change {
   bool refilled = false; ///< the KV before `position` was computed again under this plan
 };
 
+/// Older traces lack the four fields after the fingerprint: they read as what is said there.
 struct request_trace {
   std::string model_path;
   std::string system_fingerprint;
+  std::string isa;           ///< of the kernels, as engine_options takes it; empty: not known
+  bool reference = false;    ///< the reference path
+  std::uint32_t context = 0; ///< positions that a sequence could reach; 0: the model's
+  /// The prompt was a chat, whose answer begins its text: a first word has no space before it. As ids the
+  /// prompt tells nothing of that. Not known: true.
+  bool chat = false;
   request asked; ///< prompt as ids; the seed is always present
   std::vector<plan_change> plans;
   std::vector<std::int32_t> token_ids;
@@ -35,6 +42,9 @@ result<request_trace> parse_trace(std::string_view text, std::string_view source
 /// Names one run of an engine in its trace files, "20261130T142442.123456-4711": start in UTC and process id,
 /// so that stream ids, which begin anew in each run, overwrite nothing.
 std::string trace_run_name();
+
+/// How two system fingerprints differ, for a person: "kernels: avx512, now avx2". Empty when they are equal.
+std::string fingerprint_difference(std::string_view recorded, std::string_view now);
 
 /// Writes DIR/<run>-<stream id>.json, complete or not at all. Errors: io.
 result<std::string> write_trace(

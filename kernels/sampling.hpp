@@ -17,17 +17,15 @@ struct token_bias {
 /// One sequence's sampling. Applied in this order (docs/sampling.md says the same to users):
 ///   1. bias: the logit of each token that is named gets its bias added;
 ///   2. penalties over `history`: a token of prompt or output has its logit divided by repetition_penalty
-///   when
-///      positive, multiplied when not; a token of the output then loses presence_penalty + count *
+///      when positive, multiplied when not; a token of the output then loses presence_penalty + count *
 ///      frequency_penalty;
 ///   3. mask (step_sequence::mask): what it forbids counts as least likely, and is drawn only when nothing
-///   else
-///      is there;
+///      else is there;
 ///   4. temperature divides the logits; p = softmax of all of them;
 ///   5. top-k keeps the k most likely tokens (of equals the lower ids);
 ///   6. typical-p keeps the shortest run of the kept tokens, ordered by how near -ln p is to the entropy of
-///   the
-///      kept (of equals the lower ids), that holds typical_p of their sum (Meister et al. 2022, section 3);
+///      the kept (of equals the lower ids), that holds typical_p of their sum (Meister et al. 2022,
+///      section 3);
 ///   7. top-p keeps the shortest run of the most likely kept tokens that holds top_p of their sum;
 ///   8. min-p keeps what has at least min_p times the probability of the most likely kept token;
 ///   9. draw: u in [0, 1) from the counter-based generator (runtime/rng.hpp) keyed by (seed, position of the

@@ -63,13 +63,11 @@ std::uint64_t now_ns() noexcept {
 
 // How the gang agrees, without a barrier:
 // - The unclaimed tiles of the current phase are counted per share, together with the phase's sequence
-// number, in one
-//   word. A claim is a compare-and-swap of that word. A thread that fell asleep with an old word in hand
-//   fails, because the sequence number has moved on; so nobody need wait for it.
+//   number, in one word. A claim is a compare-and-swap of that word. A thread that fell asleep with an old
+//   word in hand fails, because the sequence number has moved on; so nobody need wait for it.
 // - A successful claim pins the phase: it cannot complete before the claimed tiles are reported in `done`.
-// Only then may
-//   the claimant read the plain fields below, which the opener of the phase wrote before it published the
-//   shares.
+//   Only then may the claimant read the plain fields below, which the opener of the phase wrote before it
+//   published the shares.
 // - Whoever reports the last tile opens the next phase, or ends the region.
 // - `stamp` changes after every opening and every end: the one word that idle threads watch and sleep on.
 struct compute_pool::gang {

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The plugin SDK: types every plugin and every extension header shares. Draft: it may change until it is frozen as 1.0.
+ * The plugin SDK: types every plugin and every extension header shares. Draft: it may change until it is
+ * frozen as 1.0.
  *
- * Rules of the boundary: one exported symbol; every struct but `troupe_text` starts with `struct_size`, is append-only,
- * and is read up to min(struct_size, own size); `troupe_text` is passed by value and never grows; the host allocates
- * everything; a call answers with a status and writes a text into the caller's buffer; no exception, allocator, C++ type
- * or FILE crosses. A plugin starts no threads and leaves the floating-point state (MXCSR, AMX tiles) as it found it.
+ * Rules of the boundary: one exported symbol; every struct but `troupe_text` starts with `struct_size`, is
+ * append-only, and is read up to min(struct_size, own size); `troupe_text` is passed by value and never
+ * grows; the host allocates everything; a call answers with a status and writes a text into the caller's
+ * buffer; no exception, allocator, C++ type or FILE crosses. A plugin starts no threads and leaves the
+ * floating-point state (MXCSR, AMX tiles) as it found it.
  */
 #ifndef TROUPE_PLUGIN_H
 #define TROUPE_PLUGIN_H

@@ -14,7 +14,10 @@ DOORS = ("http", "ws", "tcp")
 SHORT_ANSWERS = 96
 RETRY_LIMIT_S = 300
 MOST_ROUNDS = 8
-PATIENT = {"engine.queue_timeout_ms": 3_600_000}  # a slow machine changes no token
+# Undisturbed and under forced preemption no request may be refused, and a slow machine, which lets some wait for longer
+# than the minute of the default, is no fault: this drill compares tokens. That waiting ends in time is shown by the
+# simulation and by tests/actors. With small KV memory refusals are expected, and the default stands.
+PATIENT = {"engine.queue_timeout_ms": 3_600_000}
 
 
 async def alone(d, server, work):

@@ -96,6 +96,17 @@ BOOST_AUTO_TEST_CASE(a_chat_template_that_cannot_be_read_is_told_to_whoever_chat
   std::filesystem::remove_all(dir);
 }
 
+BOOST_AUTO_TEST_CASE(an_instruction_set_that_is_not_offered_is_refused_with_those_that_are) {
+  for (const char* isa : {"vnni", "amx", "sse9"}) {
+    engine_options o = tiny_model();
+    o.isa = isa;
+    const auto host = detail::load_model_host(o, {});
+    BOOST_REQUIRE(!host);
+    BOOST_TEST((host.error().code == errc::bad_config));
+    BOOST_TEST(host.error().message == "isa is \"" + o.isa + "\", one of ref, avx2, avx512 is allowed");
+  }
+}
+
 BOOST_AUTO_TEST_CASE(a_loading_that_is_asked_to_stop_ends_as_shutdown) {
   std::stop_source stop;
   stop.request_stop();

@@ -14,6 +14,9 @@ detail::request_trace example() {
   detail::request_trace t;
   t.model_path = "m.gguf";
   t.system_fingerprint = "p1-avx512";
+  t.isa = "avx2";
+  t.reference = true;
+  t.context = 512;
   t.asked.prompt = std::vector<std::int32_t>{1, 2, 3};
   t.asked.sampling.temperature = 0.7F;
   t.asked.sampling.seed = 0xffffffffffffffffULL;
@@ -41,13 +44,19 @@ BOOST_AUTO_TEST_CASE(a_printed_trace_reads_back_equal) {
   BOOST_TEST(*back->asked.sampling.seed == 0xffffffffffffffffULL);
   BOOST_TEST(back->asked.sampling.temperature == 0.7F);
   BOOST_TEST(back->asked.sampling.typical_p == 0.75F);
+  BOOST_TEST(back->isa == "avx2");
+  BOOST_TEST(back->reference);
+  BOOST_TEST(back->context == 512U);
+  BOOST_TEST(!back->chat);
   BOOST_REQUIRE_EQUAL(back->asked.sampling.logit_bias.size(), 2U);
   BOOST_TEST(back->asked.sampling.logit_bias[1].bias == 1.5F);
 }
 
 BOOST_AUTO_TEST_CASE(a_trace_from_before_the_newer_fields_reads_as_without_them) {
   std::string text = detail::print_trace(example());
-  for (const std::string field : {R"("typical_p":)", R"("logit_bias":)"}) {
+  for (const std::string field :
+       {R"("typical_p":)", R"("logit_bias":)", R"("isa":)", R"("reference":)", R"("context":)",
+        R"("chat":)"}) {
     const auto at = text.find(field);
     BOOST_REQUIRE(at != std::string::npos);
     const auto end = text.find(",\"", at);
@@ -57,8 +66,22 @@ BOOST_AUTO_TEST_CASE(a_trace_from_before_the_newer_fields_reads_as_without_them)
   BOOST_REQUIRE(back.has_value());
   BOOST_TEST(back->asked.sampling.typical_p == 1.0F);
   BOOST_TEST(back->asked.sampling.logit_bias.empty());
+  BOOST_TEST(back->isa.empty());
+  BOOST_TEST(!back->reference);
+  BOOST_TEST(back->context == 0U);
+  BOOST_TEST(back->chat);
   text.insert(text.find("\"seed\""), R"("logit_bias":[[1]],)");
   BOOST_TEST(!detail::parse_trace(text, "t.json"));
+}
+
+BOOST_AUTO_TEST_CASE(fingerprints_that_differ_are_told_part_by_part) {
+  using detail::fingerprint_difference;
+  BOOST_TEST(fingerprint_difference("0a-p1-avx2-f16", "0a-p1-avx2-f16").empty());
+  BOOST_TEST(fingerprint_difference("0a-p1-avx512-f16", "0a-p1-avx2-f16") == "kernels: avx512, now avx2");
+  BOOST_TEST(
+      fingerprint_difference("0a-p1-avx2-f16", "0b-p2-avx2-bf16") ==
+      "content of the model: 0a, now 0b; plan: p1, now p2; KV cache: f16, now bf16");
+  BOOST_TEST(fingerprint_difference("older", "0b-p2-avx2-bf16") == "fingerprint: older, now 0b-p2-avx2-bf16");
 }
 
 BOOST_AUTO_TEST_CASE(a_damaged_trace_names_the_file_and_the_field) {

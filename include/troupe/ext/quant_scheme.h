@@ -6,11 +6,12 @@
  *     C[m][n] = A[m][k] * W[n][k]^T
  * in slices of output channels, so that threads share one matrix without talking to each other.
  *
- * Life of a matrix: check -> packed_size -> host allocates 64-byte-aligned memory -> pack (in slices, any thread)
- * -> run and dequantise (any thread, concurrently) -> host frees. The source is not needed after pack.
+ * Life of a matrix: check -> packed_size -> host allocates 64-byte-aligned memory -> pack (in slices, any
+ * thread) -> run and dequantise (any thread, concurrently) -> host frees. The source is not needed after
+ * pack.
  *
- * Batch invariance: every C[i][j] is a function of row i of A and channel j of W alone. For one kernel the order of
- * operations may not depend on m, on the slice, or on what the other rows hold.
+ * Batch invariance: every C[i][j] is a function of row i of A and channel j of W alone. For one kernel the
+ * order of operations may not depend on m, on the slice, or on what the other rows hold.
  */
 #ifndef TROUPE_EXT_QUANT_SCHEME_H
 #define TROUPE_EXT_QUANT_SCHEME_H
@@ -56,7 +57,7 @@ typedef struct troupe_mm_call {
 typedef struct troupe_mm_kernel {
   uint32_t struct_size;
   uint32_t isa;   /* TROUPE_ISA_* */
-  uint32_t m_min; /* rows served, inclusive; a scheme whose kernels differ in m must keep their results equal */
+  uint32_t m_min; /* rows served, inclusive; kernels that differ in m must give equal results */
   uint32_t m_max;
   uint64_t (*scratch_bytes)(const troupe_weight_shape* shape); /* null = none */
   int32_t (*run)(const troupe_weight_shape* shape, const troupe_mm_call* call);
@@ -76,20 +77,20 @@ typedef struct troupe_quant_scheme {
   /* [any thread] */
   int32_t (*packed_size)(const troupe_weight_shape* shape, troupe_packed_size* out);
   /* Packs channels [n_begin, n_end) of the file's rows. `source` is the whole matrix, any alignment, exactly
-   * n * k / source_block_elements * source_block_bytes long. Non-finite scales are BAD_DATA. Disjoint slices may be
-   * packed concurrently. [any thread] */
+   * n * k / source_block_elements * source_block_bytes long. Non-finite scales are BAD_DATA. Disjoint slices
+   * may be packed concurrently. [any thread] */
   int32_t (*pack)(const troupe_weight_shape* shape, const void* source, uint32_t n_begin, uint32_t n_end,
                   void* packed, troupe_text why);
-  /* Reads channels [n_begin, n_end) back as f32: channel j, input i at out + (j - n_begin) * out_stride + i; any
-   * n_begin. Exactly the numbers that `run` multiplies by; the oracle of every kernel and the source of the 16-bit
-   * fallback. Mandatory. [any thread] */
-  int32_t (*dequantise)(const troupe_weight_shape* shape, const void* packed, uint32_t n_begin, uint32_t n_end,
-                        float* out, uint64_t out_stride);
+  /* Reads channels [n_begin, n_end) back as f32: channel j, input i at out + (j - n_begin) * out_stride + i;
+   * any n_begin. Exactly the numbers that `run` multiplies by; the oracle of every kernel and the source of
+   * the 16-bit fallback. Mandatory. [any thread] */
+  int32_t (*dequantise)(const troupe_weight_shape* shape, const void* packed, uint32_t n_begin,
+                        uint32_t n_end, float* out, uint64_t out_stride);
 
   uint32_t mm_count;
   uint32_t reserved2;
-  /* [mm_count] pointers, 1..64, so that a kernel may be longer than the host's own struct; those with TROUPE_ISA_REF
-   * together serve every m */
+  /* [mm_count] pointers, 1..64, so that a kernel may be longer than the host's own struct; those with
+   * TROUPE_ISA_REF together serve every m */
   const troupe_mm_kernel* const* mm;
 } troupe_quant_scheme;
 

@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sums lines "PASSED FAILED SKIPPED NAME"; the last line is "N passed, N failed".
+
+Before it come the names of what failed and, if something was skipped, how much. Ends with 1 unless something passed and
+nothing failed.
+"""
+import sys
+
+
+def main():
+    passed = failed = skipped = 0
+    with open(sys.argv[1], encoding="utf-8") as lines:
+        for line in lines:
+            good, bad, left_out, name = line.rstrip("\n").split(" ", 3)
+            passed, failed, skipped = passed + int(good), failed + int(bad), skipped + int(left_out)
+            if int(bad) > 0:
+                print(f"failed: {name}")
+    if skipped > 0:
+        print(f"{skipped} skipped")
+    print(f"{passed} passed, {failed} failed")
+    sys.exit(0 if passed > 0 and failed == 0 else 1)
+
+
+if __name__ == "__main__":
+    main()
