@@ -4,9 +4,11 @@
 #include "models/config_reader.hpp"
 #include "models/json_document.hpp"
 
+#include <boost/json/array.hpp>
 #include <boost/json/value.hpp>
 
 #include <filesystem>
+#include <utility>
 
 namespace troupe::models {
 
@@ -51,6 +53,22 @@ void read_quantisation(config_reader& keys, folder_format& format) {
   }
 }
 
+/// A number, or the first of a list of them.
+std::optional<std::int32_t> bos_of(const boost::json::object& config) {
+  const boost::json::value* id = config.if_contains("bos_token_id");
+  if (id != nullptr && id->is_array() && !id->get_array().empty()) id = &id->get_array().front();
+  if (id == nullptr || !id->is_int64() || !std::in_range<std::int32_t>(id->get_int64())) return std::nullopt;
+  return static_cast<std::int32_t>(id->get_int64());
+}
+
+result<std::optional<std::int32_t>> read_bos(const boost::json::object& config, const std::string& folder) {
+  if (const auto bos = bos_of(config)) return bos;
+  const auto generation = read_json_object(folder + "/generation_config.json");
+  if (generation) return bos_of(*generation);
+  if (generation.error().code == errc::not_found) return std::optional<std::int32_t>();
+  return generation.error();
+}
+
 } // namespace
 
 result<folder_format> read_folder_format(const boost::json::object& config, const std::string& name) {
@@ -75,7 +93,21 @@ result<hf_folder> hf_folder::open(const std::string& path) {
   auto folder = std::filesystem::path(path);
   if (!folder.has_filename()) folder = folder.parent_path(); // "folder/"
   config->name = folder.filename().string();
-  return hf_folder{std::move(*config), std::move(*tensors)};
+  auto bos = read_bos(*document, path);
+  if (!bos) return bos.error();
+  return hf_folder{std::move(*config), std::move(*tensors), *bos};
+}
+
+std::vector<std::string> side_files(const std::string& folder) {
+  std::vector<std::string> there;
+  for (const char* name :
+       {"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json",
+        "chat_template.jinja"}) {
+    std::error_code ignored;
+    const auto path = std::filesystem::path(folder) / name;
+    if (std::filesystem::exists(path, ignored)) there.push_back(path.string());
+  }
+  return there;
 }
 
 bool is_folder(const std::string& path) {

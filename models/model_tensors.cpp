@@ -2,7 +2,6 @@
 #include "models/model_tensors.hpp"
 
 #include "models/architectures/architecture.hpp"
-#include "models/safetensors_folder.hpp"
 
 #include <algorithm>
 #include <set>
@@ -28,10 +27,9 @@ std::string translated(const architecture& kind, const std::string& gguf, std::u
 /// Finds tensors by their GGUF names, checks their shape, and remembers which were taken.
 class tensor_taker {
  public:
-  tensor_taker(const tensor_source& source, const model_config& config) :
-      source_(source), config_(config), folder_(dynamic_cast<const safetensors_folder*>(&source)) {}
+  tensor_taker(const tensor_source& source, const model_config& config) : source_(source), config_(config) {}
 
-  bool is_folder() const noexcept { return folder_ != nullptr; }
+  bool is_folder() const noexcept { return source_.has_folder_names(); }
   bool has(const std::string& gguf) const { return source_.find_tensor(name_of(gguf)) != nullptr; }
 
   /// A matrix [n, k].
@@ -80,15 +78,14 @@ class tensor_taker {
   result<void> check_all_taken() const {
     for (const model_tensor& tensor : source_.tensors())
       if (taken_.find(tensor.name) == taken_.end() && !is_harmless(tensor.name)) return no_place(tensor.name);
-    if (folder_ != nullptr)
-      for (const safetensors_entry* entry : folder_->unreadable())
-        if (!is_harmless(entry->name)) return no_place(entry->name);
+    for (const std::string_view name : source_.unreadable())
+      if (!is_harmless(name)) return no_place(name);
     return {};
   }
 
  private:
   std::string name_of(const std::string& gguf, std::uint32_t expert = 0) const {
-    return folder_ != nullptr && config_.kind != nullptr ? translated(*config_.kind, gguf, expert) : gguf;
+    return is_folder() && config_.kind != nullptr ? translated(*config_.kind, gguf, expert) : gguf;
   }
 
   result<model_tensor> take(const std::string& name, std::initializer_list<std::uint64_t> ne) {
@@ -121,7 +118,6 @@ class tensor_taker {
 
   const tensor_source& source_;
   const model_config& config_;
-  const safetensors_folder* folder_;
   std::set<std::string_view> taken_;
 };
 

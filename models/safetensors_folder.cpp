@@ -350,10 +350,16 @@ error safetensors_folder::missing(std::string_view name) const {
       errc::unsupported);
 }
 
-std::uint64_t safetensors_folder::file_bytes() const noexcept {
-  std::uint64_t bytes = 0;
-  for (const safetensors_file& file : files_) bytes += file.file_bytes();
-  return bytes;
+std::vector<std::string_view> safetensors_folder::unreadable() const {
+  std::vector<std::string_view> names;
+  for (const safetensors_entry* entry : unreadable_) names.push_back(entry->name);
+  return names;
+}
+
+std::vector<std::span<const std::byte>> safetensors_folder::contents() const {
+  std::vector<std::span<const std::byte>> all;
+  for (const safetensors_file& file : files_) all.push_back(file.bytes());
+  return all;
 }
 
 } // namespace troupe::models

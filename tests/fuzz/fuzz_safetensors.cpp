@@ -47,8 +47,8 @@ void read_tensors(const safetensors_folder& folder) {
     sum += describe(tensor).size();
     if (const auto numbers = load_vector(folder, tensor.name, tensor.elements)) sum += numbers->size();
   }
-  for (const safetensors_entry* entry : folder.unreadable())
-    if (folder.tensor(entry->name)) std::abort();
+  for (const std::string_view name : folder.unreadable())
+    if (folder.tensor(name)) std::abort();
 }
 
 void check_message(const troupe::error& error) {

@@ -6,6 +6,7 @@
 #include "models/json_document.hpp"
 #include "models/model.hpp"
 #include "tests/models/shared_files.hpp"
+#include "tests/models/tiny_folder.hpp"
 
 #include <boost/json.hpp>
 #include <boost/test/unit_test.hpp>
@@ -296,6 +297,49 @@ BOOST_AUTO_TEST_CASE(what_a_model_needs_is_known_before_it_is_taken) {
   const auto refused = load_model(path, options);
   BOOST_REQUIRE(!refused);
   BOOST_TEST((refused.error().code == errc::no_memory));
+}
+
+namespace {
+
+/// A folder whose token 1 alone has keys far beyond the range of F16, and is none of those that are spread
+/// over the vocabulary.
+tiny_folder with_large_keys_of_token_1() {
+  tiny_folder made;
+  std::vector<float> table(32 * 8), keys(4 * 8);
+  for (std::size_t row = 0; row < 32; ++row) table[row * 8 + (row == 1 ? 0 : 1)] = 1;
+  for (std::size_t row = 0; row < 4; ++row) keys[row * 8] = 1e5F;
+  made.tensors["model.embed_tokens.weight"] = f32_tensor({32, 8}, table);
+  made.tensors["model.layers.0.self_attn.k_proj.weight"] = f32_tensor({4, 8}, keys);
+  made.tensors["model.layers.0.input_layernorm.weight"] = f32_tensor({8}, std::vector<float>(8, 1.0F));
+  return made;
+}
+
+kernels::kv_type kv_of(const tiny_folder& made, const char* generation, std::optional<token_id> bos) {
+  const temporary_folder disk;
+  made.write(disk);
+  if (generation != nullptr) disk.write("generation_config.json", generation);
+  model_options options;
+  options.bos = bos;
+  const auto loaded = load_model(disk.path(), options);
+  BOOST_REQUIRE_MESSAGE(loaded, loaded.error().message);
+  return (*loaded)->plan.kv;
+}
+
+} // namespace
+
+BOOST_AUTO_TEST_CASE(the_cache_of_a_folder_is_chosen_with_its_bos) {
+  using kernels::kv_type;
+  tiny_folder made = with_large_keys_of_token_1();
+  BOOST_TEST((kv_of(made, nullptr, std::nullopt) == kv_type::f16)); // nothing says that token 1 is BOS
+  BOOST_TEST((kv_of(made, nullptr, 1) == kv_type::bf16));           // the tokenizer does
+  BOOST_TEST((kv_of(made, R"({"bos_token_id": 1})", std::nullopt) == kv_type::bf16));
+  BOOST_TEST((kv_of(made, R"({"bos_token_id": [1, 2]})", std::nullopt) == kv_type::bf16));
+  made.config["bos_token_id"] = 1;
+  BOOST_TEST((kv_of(made, nullptr, std::nullopt) == kv_type::bf16));
+  BOOST_TEST((kv_of(made, R"({"bos_token_id": 2})", std::nullopt) == kv_type::bf16));
+  BOOST_TEST((kv_of(made, nullptr, 2) == kv_type::f16)); // the tokenizer's comes first
+  made.config["bos_token_id"] = 1000;                    // no row of the embedding
+  BOOST_TEST((kv_of(made, nullptr, std::nullopt) == kv_type::f16));
 }
 
 BOOST_AUTO_TEST_CASE(a_folder_without_its_files_is_told_by_name) {
