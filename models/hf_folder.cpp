@@ -3,6 +3,7 @@
 
 #include "models/config_reader.hpp"
 #include "models/json_document.hpp"
+#include "models/text_half.hpp"
 
 #include <boost/json/array.hpp>
 #include <boost/json/value.hpp>
@@ -84,16 +85,19 @@ result<hf_folder> hf_folder::open(const std::string& path) {
   const std::string name = path + "/config.json";
   const auto document = read_json_object(name);
   if (!document) return document.error();
+  const auto half = text_half(*document, name);
+  if (!half) return half.error();
+  const boost::json::object& text = *half ? **half : *document;
   auto config = read_model_config(*document, name);
   if (!config) return config.error();
-  const auto format = read_folder_format(*document, name);
+  const auto format = read_folder_format(text, name);
   if (!format) return format.error();
   auto tensors = safetensors_folder::open(path, *format);
   if (!tensors) return tensors.error();
   auto folder = std::filesystem::path(path);
   if (!folder.has_filename()) folder = folder.parent_path(); // "folder/"
   config->name = folder.filename().string();
-  auto bos = read_bos(*document, path);
+  auto bos = read_bos(text, path);
   if (!bos) return bos.error();
   return hf_folder{std::move(*config), std::move(*tensors), *bos};
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A whole Llama of one layer as GGUF bytes, in one file or in parts.
+// A whole Llama of one layer, or a model like it, as GGUF bytes, in one file or in parts.
 #pragma once
 
 #include "models/ggml_type.hpp"
@@ -30,8 +30,9 @@ struct llama_file {
       {"blk.0.attn_v.weight", {8, 4}},    {"blk.0.attn_output.weight", {8, 8}},
       {"blk.0.ffn_gate.weight", {8, 12}}, {"blk.0.ffn_up.weight", {8, 12}},
       {"blk.0.ffn_down.weight", {12, 8}}};
-  std::map<std::string, float> scales;    ///< of tensors whose numbers are larger than usual
-  std::map<std::string, ggml_type> types; ///< of tensors that are not F32; their blocks are all zero
+  std::map<std::string, float> scales;         ///< of tensors whose numbers are larger than usual
+  std::map<std::string, ggml_type> types;      ///< of tensors that are not F32; their blocks are all zero
+  std::map<std::string, std::string> contents; ///< bytes of tensors, as `types` has them
   std::vector<std::string> tokens{"a", "b", "c"};
 
   std::string bytes() const { return parts(1).front(); }
@@ -51,10 +52,14 @@ struct llama_file {
 
  private:
   void add_metadata(gguf_builder& file) const {
-    for (const auto& [key, value] : texts) file.text(key, value);
-    for (const auto& [key, value] : numbers) file.u32(key, value);
-    for (const auto& [key, value] : reals) file.value(key, 6, raw(value));
-    for (const auto& [key, value] : flags) file.value(key, 7, std::string(1, value ? '\1' : '\0'));
+    // "llama.x" is "phi3.x" in a file of that architecture.
+    const auto named = [&](const std::string& key) {
+      return key.starts_with("llama.") ? texts.at("general.architecture") + key.substr(5) : key;
+    };
+    for (const auto& [key, value] : texts) file.text(named(key), value);
+    for (const auto& [key, value] : numbers) file.u32(named(key), value);
+    for (const auto& [key, value] : reals) file.value(named(key), 6, raw(value));
+    for (const auto& [key, value] : flags) file.value(named(key), 7, std::string(1, value ? '\1' : '\0'));
     std::string encoded;
     for (const auto& token : tokens) encoded += raw_string(token);
     file.array("tokenizer.ggml.tokens", 8, tokens.size(), encoded);
@@ -63,6 +68,10 @@ struct llama_file {
   void add_tensor(gguf_builder& file, const std::string& name, const std::vector<std::uint64_t>& ne) const {
     std::uint64_t elements = 1;
     for (const std::uint64_t extent : ne) elements *= extent;
+    if (contents.contains(name)) {
+      file.add(name, ne, types.contains(name) ? types.at(name) : ggml_type::f32, contents.at(name));
+      return;
+    }
     if (types.contains(name)) {
       const ggml_type_info& info = type_info(types.at(name));
       file.add(name, ne, info.type, std::string(elements / info.block_elements * info.block_bytes, '\0'));

@@ -15,6 +15,7 @@
 #include <filesystem>
 #include <functional>
 #include <set>
+#include <sstream>
 
 using namespace troupe;
 using namespace troupe::models;
@@ -67,6 +68,38 @@ bool refused(
   const bool found = message.find(what) != std::string::npos;
   if (!found) BOOST_TEST_MESSAGE("'" << message << "' does not say '" << what << "'");
   return found;
+}
+
+/// Everything that a configuration says, as text.
+std::string described(const model_config& c) {
+  std::ostringstream out;
+  out.precision(9);
+  const auto rope = [&](const rope_config& r) {
+    out << " rope " << r.dims << ' ' << static_cast<int>(r.pairs) << ' ' << r.base << ' ' << r.scale << ' '
+        << r.attention_factor << ' ' << r.original_context << ' ' << r.reach;
+    for (const auto* factors : {&r.factors, &r.long_factors})
+      for (const float x : *factors) out << ' ' << x;
+  };
+  out << c.architecture << ' ' << c.layers << ' ' << c.hidden << ' ' << c.intermediate << ' ' << c.heads
+      << ' ' << c.kv_heads << ' ' << c.head_dim << ' ' << c.vocab << ' ' << c.context << ' ' << c.rms_epsilon
+      << ' ' << c.tied_head << ' ' << c.text_half << " biases";
+  for (const auto& bias : {c.qkv_bias, c.output_bias, c.mlp_bias}) out << ' ' << (bias ? *bias : 2);
+  out << " norms " << static_cast<int>(c.norm_of_qk) << c.input_norms << c.output_norms << c.norms_add_one
+      << " fused " << c.fused_gate_up << " act " << static_cast<int>(c.activation) << " experts "
+      << c.experts.count << ' ' << c.experts.used << ' ' << c.experts.width << ' ' << c.experts.normalise
+      << " scales " << c.embedding_scale << ' ' << c.attention_scale << ' ' << c.attention_softcap << ' '
+      << c.residual_scale << ' ' << c.logit_scale << ' ' << c.logit_softcap;
+  rope(c.rope);
+  if (c.local_rope) rope(*c.local_rope);
+  for (const layer_kind& layer : c.layer_kinds)
+    out << " layer " << layer.window << ' ' << static_cast<int>(layer.rope) << ' ' << layer.experts;
+  return out.str();
+}
+
+/// The same, or why there is none.
+std::string outcome_of(const json::object& config) {
+  const auto read = read_model_config(config, "config.json");
+  return read ? described(*read) : read.error().message;
 }
 
 json::object yarn() {
@@ -123,7 +156,6 @@ BOOST_AUTO_TEST_CASE(keys_are_named_when_they_are_missing_wrong_or_out_of_range)
   }
   BOOST_TEST(refused("llama", {{"num_hidden_layers", UINT64_MAX}}, "num_hidden_layers", errc::bad_file));
   BOOST_TEST(refused("llama", {{"num_key_value_heads", 2}}, "evenly", errc::bad_file));
-  BOOST_TEST(refused("qwen3", {{"head_dim", {}, true}}, "'head_dim' is missing", errc::bad_file));
   BOOST_TEST(refused("llama", {{"hidden_act", "gelu"}}, "'hidden_act' is 'gelu'"));
   BOOST_TEST(refused("gemma2", {{"hidden_activation", "gelu"}}, "'hidden_activation' is 'gelu'"));
   BOOST_TEST(refused("gemma3", {{"use_bidirectional_attention", true}}, "use_bidirectional_attention"));
@@ -193,6 +225,44 @@ BOOST_AUTO_TEST_CASE(experts_of_qwen_are_in_the_layers_that_the_configuration_na
       refused("qwen3_moe", {{"shared_expert_intermediate_size", 8}}, "'shared_expert_intermediate_size'"));
 }
 
+BOOST_AUTO_TEST_CASE(a_key_that_is_left_out_means_what_transformers_takes_for_it) {
+  const auto all = read_json_object(TROUPE_TEST_DATA "/hf_defaults.json");
+  BOOST_REQUIRE_MESSAGE(all, all.error().message);
+  std::set<std::string_view> classes;
+  std::size_t compared = 0;
+  for (const auto& entry : fs::directory_iterator(TROUPE_TEST_DATA "/arch")) {
+    const std::string name = entry.path().filename().string();
+    const json::object as_committed = config_of(name);
+    if (as_committed.contains("text_config")) continue;
+    const std::string_view class_name(as_committed.at("architectures").as_array()[0].as_string());
+    classes.insert(find_hf_architecture(class_name)->hf_class);
+    const json::object& defaults = all->at(class_name).as_object();
+    json::object wide = as_committed; // as many heads as any default of the KV heads asks for
+    wide["num_attention_heads"] = 32;
+    wide["hidden_size"] = 512;
+    json::object windowed = as_committed;
+    windowed.erase("layer_types");
+    windowed["sliding_window"] = 16;
+    if (defaults.contains("use_sliding_window")) windowed["use_sliding_window"] = true;
+    for (const json::object& base : {as_committed, wide, windowed}) {
+      if (!read_model_config(base, "config.json")) continue; // it knows no window
+      for (const auto& [key, value] : base) {
+        const json::value* taken = defaults.if_contains(key);
+        if (taken == nullptr) continue; // of the file, not of the class
+        json::object without = base, with = base;
+        without.erase(key);
+        with[key] = *taken;
+        const std::string got = outcome_of(without);
+        if (got.find('\'' + std::string(key) + "' is missing") != std::string::npos) continue;
+        BOOST_TEST(got == outcome_of(with), name << " without " << key << ": " << got);
+        ++compared;
+      }
+    }
+  }
+  BOOST_TEST(classes.size() == architectures().size());
+  BOOST_TEST(compared > 300U);
+}
+
 BOOST_AUTO_TEST_CASE(rope_scaling_of_unknown_kind_is_refused_by_name) {
   const auto scaling = [](json::object object) { return change{"rope_scaling", std::move(object)}; };
   BOOST_TEST(refused("llama", {scaling({{"rope_type", "dynamic"}, {"factor", 2.0}})}, "'dynamic'"));
@@ -213,8 +283,75 @@ BOOST_AUTO_TEST_CASE(rope_scaling_of_unknown_kind_is_refused_by_name) {
       {scaling({{"rope_type", "linear"}, {"factor", 2.0}}),
        {"rope_parameters", json::object{{"rope_theta", 1e4}}}},
       "both", errc::bad_file));
+  BOOST_TEST(refused(
+      "llama",
+      {scaling({{"rope_type", "linear"}, {"factor", 2.0}}),
+       {"rope_parameters", json::object{{"rope_type", "linear"}, {"factor", 2.0}, {"rope_theta", 5e5}}}},
+      "both", errc::bad_file)); // transformers would take rope_scaling, and with it the base beside it
   BOOST_TEST(refused("llama", {{"partial_rotary_factor", 0.2}}, "even number", errc::bad_file)); // of 16: 3
   BOOST_TEST(accepted("llama", {scaling({{"type", "linear"}, {"factor", 2.0}})}).rope.scale == 2.0F);
+}
+
+BOOST_AUTO_TEST_CASE(rotary_settings_are_taken_from_wherever_published_files_have_them) {
+  const json::object linear{{"rope_type", "linear"}, {"factor", 2.0}};
+  const json::object with_base{{"rope_type", "linear"}, {"factor", 2.0}, {"rope_theta", 1e6}};
+  const auto rope = [](std::initializer_list<change> changes) { return accepted("llama", changes).rope; };
+  const rope_config expected = rope({{"rope_theta", 1e6}, {"rope_scaling", linear}});
+  BOOST_TEST(expected.base == 1e6F);
+  const change no_base{"rope_theta", {}, true};
+  BOOST_TEST((rope({no_base, {"rope_parameters", with_base}}) == expected));
+  BOOST_TEST((rope({{"rope_theta", 1e6}, {"rope_parameters", with_base}}) == expected));
+  BOOST_TEST((rope({{"rope_theta", 1e6}, {"rope_parameters", linear}}) == expected));    // beside it alone
+  BOOST_TEST((rope({{"rope_theta", 5e5}, {"rope_parameters", with_base}}) == expected)); // inside comes first
+  BOOST_TEST((rope({no_base, {"rope_scaling", with_base}}) == expected));
+  BOOST_TEST(
+      (rope({{"rope_theta", 1e6}, {"rope_scaling", linear}, {"rope_parameters", with_base}}) == expected));
+  BOOST_TEST(
+      (rope({{"rope_theta", 1e6}, {"rope_scaling", linear}, {"rope_parameters", linear}}) == expected));
+  BOOST_TEST(rope({no_base, {"rope_parameters", json::object{{"rope_type", "default"}}}}).base == 1e4F);
+  BOOST_TEST(accepted("smollm3", {no_base}).rope.base == 2e6F);
+}
+
+BOOST_AUTO_TEST_CASE(keys_that_old_programs_wrote_into_every_file_are_harmless) {
+  accepted(
+      "qwen3_moe", {{"tokenizer_class", "Qwen2Tokenizer"},
+                    {"_flash_attn_2_enabled", true},
+                    {"temperature", 0.7},
+                    {"top_p", 0.9},
+                    {"top_k", 50},
+                    {"do_sample", true},
+                    {"sep_token_id", 5},
+                    {"num_beams", 1},
+                    {"repetition_penalty", 1.0},
+                    {"finetuning_task", "x"},
+                    {"use_qk_norm", true}});
+  BOOST_TEST(refused("qwen3_moe", {{"use_qk_norm", false}}, "'use_qk_norm'"));
+  BOOST_TEST(refused("llama", {{"use_qk_norm", true}}, "'use_qk_norm'"));
+  BOOST_TEST(refused("llama", {{"is_encoder_decoder", true}}, "'is_encoder_decoder'"));
+}
+
+BOOST_AUTO_TEST_CASE(yarn_stretches_the_context_and_finds_its_original_where_transformers_does) {
+  const auto of = [](json::object scaling, std::initializer_list<change> more = {}) {
+    json::object config = changed("llama", more);
+    config["rope_scaling"] = std::move(scaling);
+    const auto read = read_model_config(config, "config.json");
+    BOOST_REQUIRE_MESSAGE(read, read.error().message);
+    return *read;
+  };
+  const json::object bare{{"rope_type", "yarn"}, {"factor", 4.0}};
+  BOOST_TEST(of(yarn()).context == 256U);                                    // 32 * 4 is less
+  BOOST_TEST(of(yarn(), {{"max_position_embeddings", 32}}).context == 128U); // as Qwen publishes it
+  BOOST_TEST(of(bare).context == 1024U);                                     // of 256
+  BOOST_TEST(
+      (of(bare).rope ==
+       of({{"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 256}}).rope));
+  json::object far = yarn();
+  far["original_max_position_embeddings"] = 200;
+  BOOST_TEST((of(far, {{"original_max_position_embeddings", 32}}).rope == of(yarn()).rope)); // beside wins
+  const model_config implied = of({{"rope_type", "yarn"}, {"original_max_position_embeddings", 64}});
+  BOOST_TEST(implied.context == 256U);
+  BOOST_TEST(
+      implied.rope.attention_factor == 0.1F * std::log(4.0F) + 1.0F, boost::test_tools::tolerance(1e-6F));
 }
 
 BOOST_AUTO_TEST_CASE(yarn_mixes_the_frequencies_as_the_paper_says) {

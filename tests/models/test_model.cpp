@@ -348,6 +348,67 @@ BOOST_AUTO_TEST_CASE(linear_scaling_is_read_as_llama_cpp_reads_it) {
       refusal([](auto& f) { f.reals["llama.rope.scale_linear"] = -1.0F; }), "llama.rope.scale_linear"));
 }
 
+BOOST_AUTO_TEST_CASE(keys_that_llama_cpp_needs_are_needed) {
+  BOOST_TEST(mentions(
+      refusal([](auto& f) { f.reals.erase("llama.attention.layer_norm_rms_epsilon"); }),
+      "key 'llama.attention.layer_norm_rms_epsilon' is missing"));
+  BOOST_TEST(mentions(
+      refusal([](auto& f) { f.texts["general.architecture"] = "granite"; }),
+      "key 'granite.logit_scale' is missing"));
+}
+
+BOOST_AUTO_TEST_CASE(a_granite_file_that_says_so_rotates_nothing) {
+  llama_file file;
+  file.texts["general.architecture"] = "granite";
+  file.reals["llama.logit_scale"] = 2;
+  const auto rope_of = [&] {
+    const auto loaded = load(file);
+    BOOST_REQUIRE_MESSAGE(loaded, loaded.error().message);
+    return (*loaded)->config.layer(0).rope;
+  };
+  BOOST_TEST((rope_of() == rope_choice::global));
+  file.flags["llama.rope.scaling.finetuned"] = true;
+  BOOST_TEST((rope_of() == rope_choice::global));
+  file.flags["llama.rope.scaling.finetuned"] = false; // llama.cpp, src/models/granite.cpp
+  BOOST_TEST((rope_of() == rope_choice::none));
+  llama_file other; // elsewhere the key only tells how the model was made
+  other.flags["llama.rope.scaling.finetuned"] = false;
+  const auto loaded = load(other);
+  BOOST_REQUIRE(loaded);
+  BOOST_TEST(((*loaded)->config.layer(0).rope == rope_choice::global));
+}
+
+BOOST_AUTO_TEST_CASE(longrope_without_its_tensors_is_refused) {
+  const auto longrope = [](llama_file& f) {
+    f.texts["llama.rope.scaling.type"] = "longrope";
+    f.numbers["llama.rope.scaling.original_context_length"] = 32;
+  };
+  BOOST_TEST(mentions(refusal(longrope), "rope_factors_long.weight"));
+  llama_file file;
+  longrope(file);
+  file.tensors["rope_factors_short.weight"] = file.tensors["rope_factors_long.weight"] = {2};
+  file.contents["rope_factors_short.weight"] = raw(1.0F) + raw(1.5F);
+  file.contents["rope_factors_long.weight"] = raw(2.0F) + raw(3.0F);
+  const auto loaded = load(file);
+  BOOST_TEST(loaded.has_value(), (loaded ? "" : loaded.error().message));
+}
+
+BOOST_AUTO_TEST_CASE(a_gemma3_file_without_a_window_has_global_layers_only) {
+  llama_file file;
+  file.texts["general.architecture"] = "gemma3";
+  const auto kind_of = [&] {
+    const std::string all = file.bytes();
+    const auto config = read_model_config(gguf_file::parse(as_bytes(all), "test.gguf").value());
+    BOOST_REQUIRE_MESSAGE(config, config.error().message);
+    return config->layer(0);
+  };
+  BOOST_TEST(kind_of().window == 0U); // as llama.cpp, src/models/gemma3.cpp
+  BOOST_TEST((kind_of().rope == rope_choice::global));
+  file.numbers["llama.attention.sliding_window"] = 16;
+  BOOST_TEST(kind_of().window == 16U);
+  BOOST_TEST((kind_of().rope == rope_choice::local));
+}
+
 BOOST_AUTO_TEST_CASE(converted_layers_name_what_cannot_be_converted) {
   model_options options;
   options.layer_scheme = "dense.f16";
