@@ -314,6 +314,17 @@ result<void> load_file_text(file_host& host, const std::string& path) {
   return {};
 }
 
+/// What of a model is used in a way that its file does not show.
+void tell_of_reading(const models::model& m, const std::string& path) {
+  if (m.config.text_half) log().info("{}: the vision half is not used", path);
+  if (!m.config.rope.long_factors.empty() || !m.weights.long_rope_factors.empty())
+    log().info(
+        "{}: LongRoPE: a request whose prompt and max_tokens stay within {} positions takes the short "
+        "factors, any "
+        "other the long ones",
+        path, m.config.rope.original_context);
+}
+
 /// The model, and its text side: a folder's first, because the KV type is chosen with its BOS.
 result<void> load_model_and_text(
     file_host& host, const model_files& files, const std::string& path, models::model_options options) {
@@ -327,6 +338,7 @@ result<void> load_model_and_text(
   host.model = std::move(*model);
   if (files.file)
     if (auto text = load_file_text(host, path); !text) return text;
+  tell_of_reading(*host.model, path);
   const std::string lacking = models::tokens_without_row(host.tokenizer->vocab(), host.model->config.vocab);
   if (!lacking.empty())
     log().warn("{}: the model has no row for {}; a prompt with one is refused", path, lacking);
