@@ -61,37 +61,40 @@ inline stated_tensor f32_tensor(const std::vector<std::uint64_t>& shape, const s
   return tensor;
 }
 
-/// Width 8, 2 heads of 4, one KV head, 32 tokens, tied head; the numbers are small and regular.
+/// 2 heads of 4, one KV head, 32 tokens, tied head; the numbers are small and regular.
 struct tiny_folder {
   boost::json::object config{
       {"architectures", boost::json::array{"LlamaForCausalLM"}},
       {"model_type", "llama"},
       {"vocab_size", 32},
-      {"hidden_size", 8},
-      {"intermediate_size", 12},
       {"num_hidden_layers", 1},
       {"num_attention_heads", 2},
       {"num_key_value_heads", 1},
+      {"head_dim", 4},
       {"max_position_embeddings", 64},
       {"rms_norm_eps", 1e-5},
       {"tie_word_embeddings", true},
       {"torch_dtype", "float32"}};
+  std::map<std::string, std::vector<std::uint64_t>> shapes;
   std::map<std::string, stated_tensor> tensors;
 
-  tiny_folder() {
+  explicit tiny_folder(std::uint64_t hidden = 8, std::uint64_t intermediate = 12) {
+    config["hidden_size"] = static_cast<std::int64_t>(hidden);
+    config["intermediate_size"] = static_cast<std::int64_t>(intermediate);
     const std::string layer = "model.layers.0.";
-    for (const auto& [name, shape] : std::map<std::string, std::vector<std::uint64_t>>{
-             {"model.embed_tokens.weight", {32, 8}},
-             {"model.norm.weight", {8}},
-             {layer + "input_layernorm.weight", {8}},
-             {layer + "post_attention_layernorm.weight", {8}},
-             {layer + "self_attn.q_proj.weight", {8, 8}},
-             {layer + "self_attn.k_proj.weight", {4, 8}},
-             {layer + "self_attn.v_proj.weight", {4, 8}},
-             {layer + "self_attn.o_proj.weight", {8, 8}},
-             {layer + "mlp.gate_proj.weight", {12, 8}},
-             {layer + "mlp.up_proj.weight", {12, 8}},
-             {layer + "mlp.down_proj.weight", {8, 12}}}) {
+    shapes = {
+        {"model.embed_tokens.weight", {32, hidden}},
+        {"model.norm.weight", {hidden}},
+        {layer + "input_layernorm.weight", {hidden}},
+        {layer + "post_attention_layernorm.weight", {hidden}},
+        {layer + "self_attn.q_proj.weight", {8, hidden}},
+        {layer + "self_attn.k_proj.weight", {4, hidden}},
+        {layer + "self_attn.v_proj.weight", {4, hidden}},
+        {layer + "self_attn.o_proj.weight", {hidden, 8}},
+        {layer + "mlp.gate_proj.weight", {intermediate, hidden}},
+        {layer + "mlp.up_proj.weight", {intermediate, hidden}},
+        {layer + "mlp.down_proj.weight", {hidden, intermediate}}};
+    for (const auto& [name, shape] : shapes) {
       std::uint64_t elements = 1;
       for (const std::uint64_t extent : shape) elements *= extent;
       std::vector<float> numbers(elements);
