@@ -328,6 +328,11 @@ bool config_reader::states(const config_key& key) {
   return find(key).has_value();
 }
 
+bool config_reader::is_text(const config_key& key) {
+  const auto value = find(key);
+  return value && std::holds_alternative<std::string>(*value);
+}
+
 bool config_reader::is_object(const config_key& key) const {
   return source_->is_object(name_of(key));
 }

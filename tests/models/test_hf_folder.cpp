@@ -397,6 +397,55 @@ BOOST_AUTO_TEST_CASE(the_type_of_widened_weights_and_the_quantisation_are_read) 
   BOOST_TEST(says(
       quantised({{"quant_method", "fp8"}, {"weight_block_size", json::array{0, 1}}}), "weight_block_size"));
   BOOST_TEST(says(quantised({{"bits", 4}}), "quant_method"));
+  BOOST_TEST(
+      says(quantised({{"quant_method", "fp8"}, {"weight_rotation", "hadamard"}}), "'weight_rotation'"));
+  BOOST_TEST(quantised({{"quant_method", "fp8"},
+                        {"activation_scheme", "dynamic"},
+                        {"fmt", "e4m3"},
+                        {"modules_to_not_convert", json::array{"lm_head"}}})
+                 .has_value());
+}
+
+BOOST_AUTO_TEST_CASE(groups_of_compressed_tensors_are_read) {
+  const auto format = [](json::object weights, json::object more = {}) {
+    json::object quantisation{
+        {"quant_method", "compressed-tensors"},
+        {"format", "float-quantized"},
+        {"ignore", json::array{"lm_head"}},
+        {"quantization_status", "compressed"},
+        {"config_groups",
+         json::object{
+             {"group_0", json::object{
+                             {"targets", json::array{"Linear"}},
+                             {"weights", std::move(weights)},
+                             {"input_activations", json::object{{"num_bits", 8}, {"dynamic", true}}}}}}}};
+    for (auto& [key, value] : more) quantisation[key] = value;
+    return read_folder_format(changed("llama", {{"quantization_config", quantisation}}), "config.json");
+  };
+  const json::object plain{{"num_bits", 8}, {"type", "float"}, {"strategy", "channel"}, {"symmetric", true}};
+  const auto with = [&](const char* key, json::value value) {
+    json::object weights = plain;
+    weights[key] = std::move(value);
+    return weights;
+  };
+  const auto says = [](const auto& refused, const char* what) {
+    BOOST_REQUIRE(!refused);
+    BOOST_TEST_MESSAGE(refused.error().message);
+    return refused.error().message.find(what) != std::string::npos;
+  };
+  BOOST_REQUIRE(format(plain));
+  BOOST_TEST(format(plain)->block_rows == 128U);
+  BOOST_TEST(format(with("block_structure", json::array{64, 32}))->block_rows == 64U);
+  BOOST_TEST(format(with("block_structure", "64x32"))->block_columns == 32U);
+  BOOST_TEST(says(format(with("block_structure", "64")), "'block_structure'"));
+  BOOST_TEST(says(format(with("num_bits", 4)), "'num_bits'"));
+  BOOST_TEST(says(format(with("symmetric", false)), "'symmetric'"));
+  BOOST_TEST(says(format(with("rotation", 1)), "group_0: key 'rotation'"));
+  BOOST_TEST(says(format(plain, {{"transform_config", json::object{{"x", 1}}}}), "'transform_config.x'"));
+  BOOST_TEST(says(
+      format(plain, {{"sparsity_config", json::object{{"format", "sparse-24-bitmask"}}}}),
+      "sparsity_config"));
+  BOOST_TEST(format(plain, {{"sparsity_config", json::object{{"format", "dense"}}}}).has_value());
 }
 
 BOOST_AUTO_TEST_CASE(a_folder_is_checked_without_packing_it) {
