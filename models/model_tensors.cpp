@@ -249,6 +249,11 @@ class layer_lister {
 
   void experts() {
     const expert_config& experts = config_.experts;
+    if (!take_.is_folder() && take_.has(prefix_ + "ffn_gate.0.weight"))
+      return keep(take_.fail(
+          "has a tensor for every expert ('" + prefix_ +
+              "ffn_gate.0.weight'): it was made by an old converter; convert the model again",
+          errc::unsupported));
     matrix("ffn_gate_inp.weight", experts.count, config_.hidden, layer_.router);
     layer_.expert_gate.resize(experts.count);
     layer_.expert_up.resize(experts.count);
