@@ -159,8 +159,7 @@ result<void>
 forecast_load(const engine_options& options, const models::load_forecast& needs, std::uint64_t available) {
   const std::uint32_t context =
       options.max_context > 0 ? std::min(options.max_context, needs.context) : needs.context;
-  log().log(
-      needs.weight_bytes < slow_bytes ? spdlog::level::debug : spdlog::level::info,
+  log().info(
       "memory forecast: weights {}, KV {} per token, {} for one sequence of {}; {} available",
       human_bytes(needs.weight_bytes), human_bytes(needs.kv_position_bytes),
       human_bytes(needs.kv_position_bytes * context), context, human_bytes(available));
