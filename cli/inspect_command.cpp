@@ -43,7 +43,9 @@ void print_shape(const models::model_config& shape) {
   print_fact("context", number(shape.context) + " positions");
 }
 
-void print_text_side(const models::tokenizer& tokenizer, const std::optional<std::string>& chat_template) {
+// `rows`: of the model's embedding.
+void print_text_side(
+    const models::tokenizer& tokenizer, const std::optional<std::string>& chat_template, std::uint32_t rows) {
   const models::vocabulary& words = tokenizer.vocab();
   const auto token = [&](const char* name, std::optional<models::token_id> id) {
     return id ? std::string(", ") + name + " " + std::to_string(*id) + " '" +
@@ -53,6 +55,8 @@ void print_text_side(const models::tokenizer& tokenizer, const std::optional<std
   print_fact(
       "tokenizer", std::to_string(words.tokens.size()) + " tokens" + token("BOS", words.bos) +
                        token("EOS", words.eos) + (words.add_bos ? ", BOS put before a text" : ""));
+  if (const std::string lacking = models::tokens_without_row(words, rows); !lacking.empty())
+    print_fact("", "the model has no row for " + lacking + "; a prompt with one is refused");
   std::string chat = "none";
   if (chat_template) {
     const auto compiled = models::chat_template::compile(*chat_template);
@@ -119,7 +123,7 @@ void inspect_file(const std::string& path, bool tensors, bool metadata) {
   print_tensors(file, tensors);
   const auto needs = check_runnable(file);
   const auto tokenizer = models::make_tokenizer(models::read_vocabulary(file).value()).value();
-  print_text_side(*tokenizer, models::read_chat_template(file).value());
+  print_text_side(*tokenizer, models::read_chat_template(file).value(), shape->vocab);
   print_forecast(needs);
 }
 
@@ -132,7 +136,7 @@ void inspect_folder(const std::string& path, bool tensors) {
   const auto needs = models::check_folder(folder).value();
   const auto text = models::make_tokenizer_from_folder(path);
   if (text)
-    print_text_side(*text->tokenizer, text->chat_template);
+    print_text_side(*text->tokenizer, text->chat_template, folder.config.vocab);
   else if (text.error().code == errc::not_found)
     print_fact("tokenizer", "none: " + one_line(text.error().message));
   else

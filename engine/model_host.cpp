@@ -6,6 +6,7 @@
 #include "models/chat_template.hpp"
 #include "models/detokenizer.hpp"
 #include "models/folder_tokenizer.hpp"
+#include "models/gguf_file.hpp"
 #include "models/hf_folder.hpp"
 #include "models/mapped_file.hpp"
 #include "models/model.hpp"
@@ -19,10 +20,10 @@
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
-#include <filesystem>
 #include <new>
 #include <optional>
-#include <system_error>
+#include <span>
+#include <vector>
 
 namespace troupe::detail {
 namespace {
@@ -53,6 +54,8 @@ class file_host final : public model_host {
   }
 
   result<models::jinja::rendered_text> apply_template(const chat_prompt& what) const;
+  /// `ids` as they are, unless the model lacks one of them: such an id would fail a step for everybody in it.
+  result<std::vector<std::int32_t>> checked(std::vector<std::int32_t> ids, const char* field) const;
 
   plugins::scheme_registry schemes;
   std::shared_ptr<const models::model> model;
@@ -61,44 +64,51 @@ class file_host final : public model_host {
   std::optional<error> chat_fault;                   ///< why it cannot be read
 };
 
-/// The files whose content makes the numbers and the text: the GGUF file, or what matters of a folder.
-using model_files = std::vector<models::mapped_file>;
+/// What a model is read from: a GGUF file with all its parts, or a folder's weights and the files beside them
+/// that count. Files that only lie there are not looked at. Move-only.
+struct model_files {
+  std::optional<models::gguf_file> file; ///< one of the two is there
+  std::optional<models::hf_folder> folder;
+  std::vector<models::mapped_file> side; ///< of a folder: configuration, tokenizer, chat template
 
-result<model_files> map_model_files(const std::string& path) {
-  std::vector<std::string> paths{path};
-  if (models::is_folder(path)) {
-    paths.clear();
-    std::error_code failed;
-    for (std::filesystem::directory_iterator at(path, failed), end; !failed && at != end;
-         at.increment(failed)) {
-      const auto ending = at->path().extension();
-      if (ending == ".safetensors" || ending == ".json" || ending == ".jinja")
-        paths.push_back(at->path().string());
-    }
-    if (failed) return error{errc::io, path + ": cannot list: " + failed.message(), {}, 0};
-    std::sort(paths.begin(), paths.end());
+  static result<model_files> open(const std::string& path);
+
+  const models::tensor_source& tensors() const {
+    return file ? static_cast<const models::tensor_source&>(*file) : folder->tensors;
   }
+  /// In a fixed order.
+  std::vector<std::span<const std::byte>> contents() const {
+    auto all = tensors().contents();
+    for (const models::mapped_file& each : side) all.push_back(each.bytes());
+    return all;
+  }
+};
+
+result<model_files> model_files::open(const std::string& path) {
   model_files files;
-  for (const std::string& each : paths) {
-    auto file = models::mapped_file::open(each);
+  if (!models::is_folder(path)) {
+    auto file = models::gguf_file::open(path);
     if (!file) return file.error();
-    files.push_back(std::move(*file));
+    files.file = std::move(*file);
+    return files;
+  }
+  auto folder = models::hf_folder::open(path);
+  if (!folder) return folder.error();
+  files.folder = std::move(*folder);
+  for (const std::string& name : models::side_files(path)) {
+    auto each = models::mapped_file::open(name);
+    if (!each) return each.error();
+    files.side.push_back(std::move(*each));
   }
   return files;
-}
-
-std::uint64_t bytes_of(const model_files& files) {
-  std::uint64_t bytes = 0;
-  for (const models::mapped_file& file : files) bytes += file.bytes().size();
-  return bytes;
 }
 
 std::uint64_t content_hash(const model_files& files) {
   const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(), &XXH3_freeState);
   if (state == nullptr) throw std::bad_alloc();
   XXH3_64bits_reset(state.get());
-  for (const models::mapped_file& file : files)
-    XXH3_64bits_update(state.get(), file.bytes().data(), file.bytes().size());
+  for (const std::span<const std::byte> file : files.contents())
+    XXH3_64bits_update(state.get(), file.data(), file.size());
   return XXH3_64bits_digest(state.get());
 }
 
@@ -148,8 +158,7 @@ result<void>
 forecast_load(const engine_options& options, const models::load_forecast& needs, std::uint64_t available) {
   const std::uint32_t context =
       options.max_context > 0 ? std::min(options.max_context, needs.context) : needs.context;
-  log().log(
-      needs.weight_bytes < slow_bytes ? spdlog::level::debug : spdlog::level::info,
+  log().info(
       "memory forecast: weights {}, KV {} per token, {} for one sequence of {}; {} available",
       human_bytes(needs.weight_bytes), human_bytes(needs.kv_position_bytes),
       human_bytes(needs.kv_position_bytes * context), context, human_bytes(available));
@@ -179,6 +188,9 @@ void describe_model(
   info.vocabulary = m.config.vocab;
   info.layers = m.config.layers;
   info.end_of_sequence = models::end_of_generation_ids(host.tokenizer->vocab());
+  std::erase_if(info.end_of_sequence, [&](std::int32_t id) { // never drawn
+    return static_cast<std::uint32_t>(id) >= m.config.vocab;
+  });
   info.has_chat_template = host.chat != nullptr;
   info.kernels = kernels::describe_kernels(*host.program, level) + "; " + host.backend->describe();
   info.system_fingerprint = std::move(fingerprint_text);
@@ -243,6 +255,12 @@ result<std::string> file_host::render(const chat_prompt& what) const {
   return std::move(rendered->text);
 }
 
+result<std::vector<std::int32_t>> file_host::checked(std::vector<std::int32_t> ids, const char* field) const {
+  auto known = models::check_rows(tokenizer->vocab(), ids, model->config.vocab);
+  if (!known) return error{known.error().code, std::move(known.error().message), field, 0};
+  return ids;
+}
+
 result<std::vector<std::int32_t>> file_host::encode(const prompt& what, std::size_t max_ids) const {
   if (const auto* ids = std::get_if<std::vector<std::int32_t>>(&what)) return *ids;
   models::encode_options o;
@@ -250,12 +268,16 @@ result<std::vector<std::int32_t>> file_host::encode(const prompt& what, std::siz
   o.max_ids = max_ids;
   if (const auto* text = std::get_if<std::string>(&what)) {
     o.add_bos = tokenizer->vocab().add_bos;
-    return tokenizer->encode(*text, o);
+    auto ids = tokenizer->encode(*text, o);
+    if (!ids) return ids;
+    return checked(std::move(*ids), "prompt");
   }
   auto rendered = apply_template(std::get<chat_prompt>(what));
   if (!rendered) return rendered.error();
   o.untrusted = rendered->untrusted;
-  return tokenizer->encode(rendered->text, o);
+  auto ids = tokenizer->encode(rendered->text, o);
+  if (!ids) return ids;
+  return checked(std::move(*ids), "messages");
 }
 
 namespace {
@@ -272,19 +294,52 @@ void compile_chat(file_host& host, const std::string& source, const std::string&
       errc::bad_template, "the model's chat template cannot be read: " + chat.error().message, "messages", 0};
 }
 
-/// Tokenizer and chat template: of a GGUF file its metadata, of a folder files of their own.
-result<void> load_text(file_host& host, const std::string& path) {
-  if (models::is_folder(path)) {
-    auto text = models::make_tokenizer_from_folder(path);
-    if (!text) return text.error();
-    host.tokenizer = std::move(text->tokenizer);
-    if (text->chat_template) compile_chat(host, *text->chat_template, path);
-    return {};
-  }
+/// The text side of a folder, whose files are its own.
+result<void> load_folder_text(file_host& host, const std::string& path) {
+  auto text = models::make_tokenizer_from_folder(path);
+  if (!text) return text.error();
+  host.tokenizer = std::move(text->tokenizer);
+  if (text->chat_template) compile_chat(host, *text->chat_template, path);
+  return {};
+}
+
+/// The text side of a GGUF file, which came with the model.
+result<void> load_file_text(file_host& host, const std::string& path) {
   auto tokenizer = models::make_tokenizer(host.model->vocabulary);
   if (!tokenizer) return tokenizer.error();
   host.tokenizer = std::move(*tokenizer);
   if (host.model->chat_template) compile_chat(host, *host.model->chat_template, path);
+  return {};
+}
+
+/// What of a model is used in a way that its file does not show.
+void tell_of_reading(const models::model& m, const std::string& path) {
+  if (m.config.text_half) log().info("{}: the vision half is not used", path);
+  if (!m.config.rope.long_factors.empty() || !m.weights.long_rope_factors.empty())
+    log().info(
+        "{}: LongRoPE: a request whose prompt and max_tokens stay within {} positions takes the short "
+        "factors, any "
+        "other the long ones",
+        path, m.config.rope.original_context);
+}
+
+/// The model, and its text side: a folder's first, because the KV type is chosen with its BOS.
+result<void> load_model_and_text(
+    file_host& host, const model_files& files, const std::string& path, models::model_options options) {
+  if (files.folder) {
+    if (auto text = load_folder_text(host, path); !text) return text;
+    options.bos = host.tokenizer->vocab().bos;
+  }
+  auto model =
+      files.folder ? models::load_model(*files.folder, options) : models::load_model(*files.file, options);
+  if (!model) return model.error();
+  host.model = std::move(*model);
+  if (files.file)
+    if (auto text = load_file_text(host, path); !text) return text;
+  tell_of_reading(*host.model, path);
+  const std::string lacking = models::tokens_without_row(host.tokenizer->vocab(), host.model->config.vocab);
+  if (!lacking.empty())
+    log().warn("{}: the model has no row for {}; a prompt with one is refused", path, lacking);
   return {};
 }
 
@@ -293,9 +348,8 @@ result<void> load_text(file_host& host, const std::string& path) {
 host_result load_model_host(const engine_options& options, std::stop_token stop) {
   auto level = wanted_isa(options);
   if (!level) return level.error();
-  const auto files = map_model_files(options.model_path);
+  const auto files = model_files::open(options.model_path);
   if (!files) return files.error();
-  const std::uint64_t file_bytes = bytes_of(*files);
 
   auto host = std::make_shared<file_host>();
   if (auto added = plugins::add_built_in_schemes(host->schemes); !added) return added.error();
@@ -303,16 +357,13 @@ host_result load_model_host(const engine_options& options, std::stop_token stop)
   model_options.find_scheme = [h = host.get()](std::string_view id) { return h->schemes.find(id); };
   model_options.reference = options.reference;
   model_options.threads = options.threads;
-  model_options.progress = log_progress(file_bytes);
+  model_options.progress = log_progress(files->tensors().file_bytes());
   model_options.forecast = [&](const models::load_forecast& needs) {
     return forecast_load(options, needs, available_memory());
   };
   model_options.stop = stop;
-  auto model = models::load_model(options.model_path, model_options);
-  if (!model) return model.error();
-  host->model = std::move(*model);
-
-  if (auto text = load_text(*host, options.model_path); !text) return text.error();
+  if (auto loaded = load_model_and_text(*host, *files, options.model_path, std::move(model_options)); !loaded)
+    return loaded.error();
 
   kernels::cpu_backend_options backend_options;
   backend_options.level = *level;

@@ -209,15 +209,16 @@ bool is_harmless(std::string_view name) {
       "auto_map",
       "bos_token_id", // the tokenizer's, as are the other ids
       "cache_implementation",
+      "classifier_dropout",
       "decoder_start_token_id",
       "dtype",
       "embd_pdrop",
       "eos_token_id",
+      "finetuning_task",
       "hidden_dropout",
       "initializer_range",
       "is_llama_config", // SmolLM's note to its training program
       "keys_to_ignore_at_inference",
-      "max_length",
       "max_sequence_length", // an older max_position_embeddings, beside it
       "mlp_dropout",
       "model_type",
@@ -231,20 +232,55 @@ bool is_harmless(std::string_view name) {
       "return_dict",
       "router_aux_loss_coef",
       "router_jitter_noise",
+      "sep_token_id",
+      "tf_legacy_loss",
+      "tokenizer_class",
       "torch_dtype",
       "torchscript",
       "transformers_version",
       "unk_token_id",
       "unsloth_fixed",
       "unsloth_version",
+      "use_bfloat16",
       "use_cache",
       "_attn_implementation",
       "_attn_implementation_autoset",
+      "_attn_implementation_internal",
+      "_commit_hash",
+      "_flash_attn_2_enabled",
       "_name_or_path",
+      // Of generation, which transformers before 5 wrote into config.json; requests say here what they want.
+      "bad_words_ids",
+      "begin_suppress_tokens",
+      "diversity_penalty",
+      "do_sample",
+      "early_stopping",
+      "encoder_no_repeat_ngram_size",
+      "forced_bos_token_id",
+      "forced_eos_token_id",
+      "length_penalty",
+      "max_length",
+      "max_new_tokens",
+      "min_length",
+      "min_p",
+      "no_repeat_ngram_size",
+      "num_beam_groups",
+      "num_beams",
+      "num_return_sequences",
+      "output_scores",
+      "remove_invalid_values",
+      "repetition_penalty",
+      "return_dict_in_generate",
+      "suppress_tokens",
+      "temperature",
+      "top_k",
+      "top_p",
+      "typical_p",
   };
   if (harmless.find(name) != harmless.end()) return true;
   for (const std::string_view object :
-       {"auto_map.", "transformers.js_config.", "id2label.", "label2id.", "task_specific_params."})
+       {"auto_map.", "transformers.js_config.", "id2label.", "label2id.", "task_specific_params.",
+        "exponential_decay_length_penalty."})
     if (name.starts_with(object)) return true;
   return false;
 }
@@ -290,6 +326,11 @@ bool config_reader::has(const config_key& key) {
 
 bool config_reader::states(const config_key& key) {
   return find(key).has_value();
+}
+
+bool config_reader::is_text(const config_key& key) {
+  const auto value = find(key);
+  return value && std::holds_alternative<std::string>(*value);
 }
 
 bool config_reader::is_object(const config_key& key) const {

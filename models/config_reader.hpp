@@ -62,6 +62,7 @@ class config_reader {
   bool has(const config_key& key);    ///< there, and not null
   bool states(const config_key& key); ///< there, perhaps null
   bool is_object(const config_key& key) const;
+  bool is_text(const config_key& key);
 
   std::uint32_t number(const config_key& key, std::uint32_t low, std::uint32_t high); ///< must be there
   std::uint32_t

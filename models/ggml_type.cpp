@@ -61,6 +61,29 @@ const ggml_type_info* find_ggml_type(std::uint32_t value) noexcept {
   return found == std::end(types) ? nullptr : found;
 }
 
+std::string_view withdrawn_type(std::uint32_t number) noexcept {
+  switch (number) { // ggml, include/ggml.h: the numbers are not used again
+  case 4:
+    return "Q4_2";
+  case 5:
+    return "Q4_3";
+  case 31:
+    return "Q4_0_4_4, a layout of Q4_0 for one processor";
+  case 32:
+    return "Q4_0_4_8, a layout of Q4_0 for one processor";
+  case 33:
+    return "Q4_0_8_8, a layout of Q4_0 for one processor";
+  case 36:
+    return "IQ4_NL_4_4, a layout of IQ4_NL for one processor";
+  case 37:
+    return "IQ4_NL_4_8, a layout of IQ4_NL for one processor";
+  case 38:
+    return "IQ4_NL_8_8, a layout of IQ4_NL for one processor";
+  default:
+    return {};
+  }
+}
+
 std::string runnable_types() {
   std::string names;
   for (const ggml_type_info& info : types)

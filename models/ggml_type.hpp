@@ -33,6 +33,10 @@ struct ggml_type_info {
 /// Null for a number that no version of the format defines.
 const ggml_type_info* find_ggml_type(std::uint32_t number) noexcept;
 
+/// What a type that was withdrawn from the format was: "Q4_0_4_4, a Q4_0 laid out for one processor"; empty
+/// for any other number.
+std::string_view withdrawn_type(std::uint32_t number) noexcept;
+
 /// "F32, F16, Q4_0, ...": the names of all types that have a scheme, for messages.
 std::string runnable_types();
 

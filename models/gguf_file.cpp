@@ -219,8 +219,7 @@ result<gguf_file> gguf_file::parse(std::span<const gguf_part> parts) {
 
 result<gguf_file> gguf_file::parse_one(std::span<const std::byte> bytes, std::string name) {
   gguf_file file;
-  file.bytes_ = bytes;
-  file.file_bytes_ = bytes.size();
+  file.contents_ = {bytes};
   file.name_ = std::move(name);
   if (auto done = gguf_parser::fill(file); !done) return done.error();
   return file;
@@ -251,7 +250,7 @@ result<void> gguf_file::add_part(gguf_file part) {
   if (part.split_.tensors != split_.tensors)
     return part.fail("key 'split.tensors.count' differs from that of '" + name_ + "'");
   ++parts_;
-  file_bytes_ += part.file_bytes_;
+  contents_.push_back(part.contents_.front());
   tensors_.insert(tensors_.end(), part.tensors_.begin(), part.tensors_.end());
   for (mapped_file& mapping : part.mappings_) mappings_.push_back(std::move(mapping));
   return {};

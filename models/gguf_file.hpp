@@ -77,8 +77,7 @@ class gguf_file final : public tensor_source {
   const std::string& name() const noexcept override { return name_; }
   std::uint32_t version() const noexcept { return version_; }
   std::uint32_t alignment() const noexcept { return alignment_; }
-  /// Of all parts.
-  std::uint64_t file_bytes() const noexcept { return file_bytes_; }
+  std::vector<std::span<const std::byte>> contents() const override { return contents_; } ///< of all parts
   /// Files of a split model; 1 for any other.
   std::uint64_t parts() const noexcept { return parts_; }
 
@@ -127,8 +126,7 @@ class gguf_file final : public tensor_source {
   result<std::vector<T>> read_array(const gguf_value& value) const;
 
   std::vector<mapped_file> mappings_; // empty when the caller owns the bytes
-  std::span<const std::byte> bytes_;  // of the first part
-  std::uint64_t file_bytes_ = 0;
+  std::vector<std::span<const std::byte>> contents_;
   split_info split_;
   std::uint64_t parts_ = 1; // taken so far
   std::string name_;

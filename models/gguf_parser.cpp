@@ -289,6 +289,11 @@ result<void> gguf_parser::read_tensor_info(gguf_tensor& tensor, std::uint64_t& o
   const auto type = read<std::uint32_t>("the type");
   if (!type) return type.error();
   const ggml_type_info* info = find_ggml_type(*type);
+  if (const std::string_view old = withdrawn_type(*type); !old.empty())
+    return file_.fail(
+        where_ + ": type " + std::to_string(*type) + " (" + std::string(old) +
+            ") was withdrawn from the format: quantise the model again, or take a file of another type",
+        errc::unsupported);
   if (info == nullptr) return file_.fail(where_ + ": type " + std::to_string(*type) + " is unknown");
   tensor.type = info->type;
   if (tensor.ne[0] % info->block_elements != 0)

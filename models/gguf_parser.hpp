@@ -9,14 +9,14 @@ namespace troupe::models {
 /// Fills a `gguf_file` from its bytes. One use.
 class gguf_parser {
  public:
-  /// `file.bytes_` and `file.name_` are set. Errors: bad_file, unsupported.
+  /// `file.contents_` and `file.name_` are set. Errors: bad_file, unsupported.
   static result<void> fill(gguf_file& file);
 
   /// Sorts the tensors of all parts by name. Errors: bad_file when one occurs twice.
   static result<void> index_tensors(gguf_file& file);
 
  private:
-  explicit gguf_parser(gguf_file& file) : file_(file), bytes_(file.bytes_) {}
+  explicit gguf_parser(gguf_file& file) : file_(file), bytes_(file.contents_.front()) {}
 
   result<void> read_header();
   result<void> read_metadata();

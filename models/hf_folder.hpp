@@ -8,7 +8,10 @@
 
 #include <boost/json/object.hpp>
 
+#include <cstdint>
+#include <optional>
 #include <string>
+#include <vector>
 
 namespace troupe::models {
 
@@ -20,10 +23,14 @@ result<folder_format> read_folder_format(const boost::json::object& config, cons
 struct hf_folder {
   model_config config;
   safetensors_folder tensors;
+  std::optional<std::int32_t> bos; ///< `bos_token_id` of config.json, else of generation_config.json
 
   /// Errors: not_found; bad_file and unsupported of config.json and of the safetensors files.
   static result<hf_folder> open(const std::string& path);
 };
+
+/// The files of a folder, beside its safetensors, that make a model's numbers and text; those that are there.
+std::vector<std::string> side_files(const std::string& folder);
 
 /// Whether a path names a folder.
 bool is_folder(const std::string& path);

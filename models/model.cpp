@@ -93,7 +93,7 @@ result<kernels::kv_type> choose_kv(const model& m, unsigned threads) {
   const auto program = build_decoder(m.config, m.weights, plan);
   if (!program) return program.error();
   std::vector<std::int32_t> tokens;
-  tokens.push_back(m.vocabulary.bos.value_or(0)); // whose activations are the largest in many models
+  tokens.push_back(m.bos.value_or(0)); // whose activations are the largest in many models
   const std::uint32_t count = std::min(probe_tokens, m.config.context);
   for (std::uint64_t i = 1; i < count; ++i)
     tokens.push_back(static_cast<std::int32_t>(i * m.config.vocab / count));
@@ -112,10 +112,6 @@ result<void> read_facts(const gguf_file& file, model& to) {
   auto vocabulary = read_vocabulary(file);
   if (!vocabulary) return vocabulary.error();
   to.vocabulary = std::move(*vocabulary);
-  if (to.vocabulary.tokens.size() > to.config.vocab)
-    return file.fail(
-        "the tokenizer has " + std::to_string(to.vocabulary.tokens.size()) + " tokens, the model only " +
-        std::to_string(to.config.vocab));
   auto chat_template = read_chat_template(file);
   if (!chat_template) return chat_template.error();
   to.chat_template = std::move(*chat_template);
@@ -130,7 +126,9 @@ void read_folder_facts(const hf_folder& folder, model& to) {
 }
 
 /// The weights and the program; the facts have been read.
-result<void> load_into(const tensor_source& source, const model_options& options, model& to) {
+result<void>
+load_into(const tensor_source& source, const model_options& options, std::optional<token_id> bos, model& to) {
+  if (bos && *bos >= 0 && static_cast<std::uint32_t>(*bos) < to.config.vocab) to.bos = bos;
   if (auto loaded = load_all_weights(source, options, to); !loaded) return loaded;
 
   if (!options.layer_scheme.empty()) to.plan.layer_schemes.assign(to.config.layers, options.layer_scheme);
@@ -156,23 +154,22 @@ result<std::shared_ptr<const model>> load_model(const gguf_file& file, const mod
   try {
     auto loaded = std::make_shared<model>();
     if (auto read = read_facts(file, *loaded); !read) return read.error();
-    if (auto fine = load_into(file, options, *loaded); !fine) return fine.error();
+    if (auto fine = load_into(file, options, loaded->vocabulary.bos, *loaded); !fine) return fine.error();
     return std::shared_ptr<const model>(std::move(loaded));
   } catch (const std::bad_alloc&) {
     return file.fail("not enough memory to load the model", errc::no_memory);
   }
 }
 
-result<std::shared_ptr<const model>> load_folder(const std::string& path, const model_options& options) {
+result<std::shared_ptr<const model>> load_model(const hf_folder& folder, const model_options& options) {
   try {
-    auto folder = hf_folder::open(path);
-    if (!folder) return folder.error();
     auto loaded = std::make_shared<model>();
-    read_folder_facts(*folder, *loaded);
-    if (auto fine = load_into(folder->tensors, options, *loaded); !fine) return fine.error();
+    read_folder_facts(folder, *loaded);
+    const auto bos = options.bos ? options.bos : folder.bos;
+    if (auto fine = load_into(folder.tensors, options, bos, *loaded); !fine) return fine.error();
     return std::shared_ptr<const model>(std::move(loaded));
   } catch (const std::bad_alloc&) {
-    return error{errc::no_memory, path + ": not enough memory to load the model", {}, 0};
+    return folder.tensors.fail("not enough memory to load the model", errc::no_memory);
   }
 }
 
@@ -201,7 +198,11 @@ result<load_forecast> check_folder(const hf_folder& folder) {
 }
 
 result<std::shared_ptr<const model>> load_model(const std::string& path, const model_options& options) {
-  if (is_folder(path)) return load_folder(path, options);
+  if (is_folder(path)) {
+    const auto folder = hf_folder::open(path);
+    if (!folder) return folder.error();
+    return load_model(*folder, options);
+  }
   auto file = gguf_file::open(path);
   if (!file) return file.error();
   return load_model(*file, options);

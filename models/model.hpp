@@ -31,6 +31,8 @@ struct model_options {
   scheme_finder find_scheme;
   /// The reference path: KV cache in FP32. Its backend is made with isa::ref.
   bool reference = false;
+  /// BOS by the tokenizer, for a folder, whose tokenizer is not read here; nothing: hf_folder::bos.
+  std::optional<token_id> bos;
   /// Element type of the KV cache when not on the reference path; nothing = chosen at load. Then sixteen
   /// tokens (BOS and fifteen spread over the vocabulary) are run with a cache in single precision, and the
   /// type is F16, which is finer, when eight times the largest key or value found stays within its range
@@ -57,6 +59,7 @@ struct model {
   std::shared_ptr<const kernels::step_program> program;
   models::vocabulary vocabulary;
   std::optional<std::string> chat_template;
+  std::optional<token_id> bos; ///< as the run that chose the KV type had it; within the vocabulary
   std::uint64_t file_bytes = 0;
   std::uint64_t weight_bytes = 0; ///< packed, a shared matrix once
 };
@@ -74,7 +77,8 @@ result<load_forecast> check_model(const gguf_file& file, const scheme_finder& fi
 /// The same for a folder.
 result<load_forecast> check_folder(const hf_folder& folder);
 
-/// load_model on an open file.
+/// load_model on an open file or folder.
 result<std::shared_ptr<const model>> load_model(const gguf_file& file, const model_options& options);
+result<std::shared_ptr<const model>> load_model(const hf_folder& folder, const model_options& options);
 
 } // namespace troupe::models

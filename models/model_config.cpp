@@ -5,9 +5,12 @@
 #include "models/architectures/architecture.hpp"
 #include "models/config_reader.hpp"
 #include "models/json_document.hpp"
+#include "models/text_half.hpp"
 
 #include <boost/json/array.hpp>
 #include <boost/json/value.hpp>
+
+#include <algorithm>
 
 namespace troupe::models {
 
@@ -22,29 +25,49 @@ constexpr std::uint32_t max_head_dim = 512;
 constexpr std::uint32_t max_context = 1U << 24;
 constexpr std::uint32_t max_vocab = 1U << 22;
 
+/// A key that must be there, unless the architecture has a default for config.json.
+std::uint32_t
+number_or_default(config_reader& keys, const config_key& key, std::uint32_t fallback, std::uint32_t high) {
+  const bool needed = keys.is_gguf() || fallback == 0;
+  return needed ? keys.number(key, 1, high) : keys.number_or(key, fallback, 1, high);
+}
+
 void read_widths(config_reader& keys, model_config& config) {
   const config_key epsilon{"attention.layer_norm_rms_epsilon", "rms_norm_eps"};
-  config.layers = keys.number({"block_count", "num_hidden_layers"}, 1, max_layers);
-  config.hidden = keys.number({"embedding_length", "hidden_size"}, 1, max_width);
-  config.intermediate = keys.number({"feed_forward_length", "intermediate_size"}, 1, max_width);
-  config.context = keys.number({"context_length", "max_position_embeddings"}, 1, max_context);
-  config.rms_epsilon = keys.is_gguf() ? keys.real_or(epsilon, 1e-5F, 0, 1) : keys.real(epsilon, 0, 1);
+  const hf_defaults& defaults = config.kind->defaults;
+  config.layers = number_or_default(keys, {"block_count", "num_hidden_layers"}, defaults.layers, max_layers);
+  config.hidden = number_or_default(keys, {"embedding_length", "hidden_size"}, defaults.hidden, max_width);
+  config.intermediate =
+      number_or_default(keys, {"feed_forward_length", "intermediate_size"}, defaults.intermediate, max_width);
+  config.context =
+      number_or_default(keys, {"context_length", "max_position_embeddings"}, defaults.context, max_context);
+  const bool needed = keys.is_gguf() || defaults.rms_epsilon == 0;
+  config.rms_epsilon = needed ? keys.real(epsilon, 0, 1) : keys.real_or(epsilon, defaults.rms_epsilon, 0, 1);
   config.layer_kinds.resize(config.layers);
+}
+
+/// A missing key is the class's own number, null as many as heads; in GGUF a missing key is the latter.
+std::uint32_t read_kv_heads(config_reader& keys, const model_config& config) {
+  const config_key key{"attention.head_count_kv", "num_key_value_heads"};
+  const std::uint32_t own = config.kind->defaults.kv_heads;
+  const bool stated = keys.is_gguf() || keys.states(key) || own == 0;
+  return keys.number_or(key, stated ? config.heads : own, 1, config.heads);
 }
 
 void read_heads(config_reader& keys, model_config& config) {
   const config_key head_dim{"attention.key_length", "head_dim"}, value_dim{"attention.value_length", ""};
-  config.heads = keys.number({"attention.head_count", "num_attention_heads"}, 1, max_heads);
-  config.kv_heads =
-      keys.number_or({"attention.head_count_kv", "num_key_value_heads"}, config.heads, 1, config.heads);
+  const hf_defaults& defaults = config.kind->defaults;
+  config.heads =
+      number_or_default(keys, {"attention.head_count", "num_attention_heads"}, defaults.heads, max_heads);
+  config.kv_heads = read_kv_heads(keys, config);
   if (config.heads % config.kv_heads != 0)
     keys.fail(
         std::to_string(config.heads) + " attention heads cannot share " + std::to_string(config.kv_heads) +
             " KV heads evenly",
         errc::bad_file);
-  const bool implied = keys.is_gguf() || !config.kind->hf_head_dim_needed;
-  config.head_dim = implied ? keys.number_or(head_dim, config.hidden / config.heads, 1, max_head_dim)
-                            : keys.number(head_dim, 1, max_head_dim);
+  const bool implied = keys.is_gguf() || defaults.head_dim == 0;
+  config.head_dim =
+      keys.number_or(head_dim, implied ? config.hidden / config.heads : defaults.head_dim, 1, max_head_dim);
   const std::uint32_t values = keys.number_or(value_dim, config.head_dim, 1, max_head_dim);
   if (values != config.head_dim)
     keys.refuse(
@@ -83,8 +106,8 @@ void check_neutral_gguf_keys(config_reader& keys) {
 }
 
 void read_hf_common(config_reader& keys, model_config& config) {
-  config.vocab = keys.number({"", "vocab_size"}, 1, max_vocab);
-  config.tied_head = keys.flag_or({"", "tie_word_embeddings"}, config.kind->hf_tied);
+  config.vocab = number_or_default(keys, {"", "vocab_size"}, config.kind->defaults.vocab, max_vocab);
+  config.tied_head = keys.flag_or({"", "tie_word_embeddings"}, config.kind->defaults.tied);
   const config_key both_ways{"", "use_bidirectional_attention"};
   if (keys.flag_or(both_ways, false)) keys.refuse(both_ways, "asks for a variant that is not supported");
   keys.ignore_members({"", "quantization_config"}); // read with the tensors
@@ -100,7 +123,10 @@ result<const architecture*> find_kind(const boost::json::object& config, const s
   const std::string_view stated(classes->front().get_string());
   if (const architecture* kind = find_hf_architecture(stated)) return kind;
   std::string known;
-  for (const architecture* kind : architectures()) (known += known.empty() ? "" : ", ") += kind->hf_class;
+  for (const architecture* kind : architectures()) {
+    (known += known.empty() ? "" : ", ") += kind->hf_class;
+    if (!kind->hf_wrapper.empty()) (known += ", ") += kind->hf_wrapper;
+  }
   return fail(
       "architecture '" + for_message(stated) + "' is not supported; supported: " + known, errc::unsupported);
 }
@@ -135,7 +161,8 @@ result<model_config> read_model_config(const gguf_file& file) {
   read_widths(keys, config);
   read_heads(keys, config);
   if (keys.failed()) return keys.outcome().error(); // heads and widths are divisors below
-  config.rope = read_gguf_rope(keys, {config.head_dim, config.context});
+  config.rope = read_gguf_rope(keys, {config.head_dim, config.context}, config.rope_tensors);
+  config.context = std::max(config.context, config.rope.reach);
   config.rope.pairs = kind->gguf_pairs_adjacent ? kernels::rope_pairs::adjacent : kernels::rope_pairs::halves;
   if (auto read = read_gguf_vocabulary_size(file, keys, config); !read)
     return keys.failed() ? keys.outcome().error() : read.error();
@@ -146,19 +173,27 @@ result<model_config> read_model_config(const gguf_file& file) {
 }
 
 result<model_config> read_model_config(const boost::json::object& json, const std::string& name) {
-  const auto kind = find_kind(json, name);
+  const auto half = text_half(json, name);
+  if (!half) return half.error();
+  const boost::json::object& text = *half ? **half : json;
+  const auto kind = find_kind(text, name);
   if (!kind) return kind.error();
   model_config config;
   config.architecture = (*kind)->name;
   config.kind = *kind;
-  config_reader keys(make_json_source(json), name, false);
+  config.text_half = half->has_value();
+  config_reader keys(make_json_source(text), name, false);
   read_widths(keys, config);
+  if (keys.failed()) return keys.outcome().error();
   read_heads(keys, config);
   read_hf_common(keys, config);
   if (keys.failed()) return keys.outcome().error();
   const bool by_layer_type = keys.is_object({"", "rope_parameters.full_attention"});
+  const hf_defaults& defaults = (*kind)->defaults;
   config.rope = read_hf_rope(
-      keys, {config.head_dim, config.context}, by_layer_type ? "full_attention" : "", (*kind)->hf_rope_base);
+      keys, {config.head_dim, config.context, defaults.rope_base, defaults.original_context},
+      by_layer_type ? "full_attention" : "");
+  config.context = std::max(config.context, config.rope.reach);
   if (!keys.failed()) (*kind)->configure(keys, config);
   keys.refuse_unread();
   if (auto fine = keys.outcome(); !fine) return fine.error();

@@ -2,10 +2,12 @@
 #include "models/model_tensors.hpp"
 
 #include "models/architectures/architecture.hpp"
-#include "models/safetensors_folder.hpp"
+#include "models/text_half.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <set>
+#include <utility>
 
 namespace troupe::models {
 
@@ -28,10 +30,11 @@ std::string translated(const architecture& kind, const std::string& gguf, std::u
 /// Finds tensors by their GGUF names, checks their shape, and remembers which were taken.
 class tensor_taker {
  public:
-  tensor_taker(const tensor_source& source, const model_config& config) :
-      source_(source), config_(config), folder_(dynamic_cast<const safetensors_folder*>(&source)) {}
+  tensor_taker(const tensor_source& source, const model_config& config) : source_(source), config_(config) {
+    if (config.text_half) half_.emplace(source);
+  }
 
-  bool is_folder() const noexcept { return folder_ != nullptr; }
+  bool is_folder() const noexcept { return source_.has_folder_names(); }
   bool has(const std::string& gguf) const { return source_.find_tensor(name_of(gguf)) != nullptr; }
 
   /// A matrix [n, k].
@@ -80,15 +83,16 @@ class tensor_taker {
   result<void> check_all_taken() const {
     for (const model_tensor& tensor : source_.tensors())
       if (taken_.find(tensor.name) == taken_.end() && !is_harmless(tensor.name)) return no_place(tensor.name);
-    if (folder_ != nullptr)
-      for (const safetensors_entry* entry : folder_->unreadable())
-        if (!is_harmless(entry->name)) return no_place(entry->name);
+    for (const std::string_view name : source_.unreadable())
+      if (!is_harmless(name)) return no_place(name);
     return {};
   }
 
  private:
   std::string name_of(const std::string& gguf, std::uint32_t expert = 0) const {
-    return folder_ != nullptr && config_.kind != nullptr ? translated(*config_.kind, gguf, expert) : gguf;
+    if (!is_folder() || config_.kind == nullptr) return gguf;
+    const std::string name = translated(*config_.kind, gguf, expert);
+    return half_ ? half_->whole(name) : name;
   }
 
   result<model_tensor> take(const std::string& name, std::initializer_list<std::uint64_t> ne) {
@@ -108,8 +112,9 @@ class tensor_taker {
   /// a model whose head is its embedding.
   bool is_harmless(std::string_view name) const {
     if (!is_folder()) return false;
+    if (half_ && text_half_names::is_vision(name)) return true;
     return name.ends_with(".rotary_emb.inv_freq") || name.ends_with(".position_ids") ||
-           name.ends_with(".masked_bias") || (config_.tied_head && name == "lm_head.weight");
+           name.ends_with(".masked_bias") || (config_.tied_head && name == name_of("output.weight"));
   }
 
   error no_place(std::string_view name) const {
@@ -121,7 +126,7 @@ class tensor_taker {
 
   const tensor_source& source_;
   const model_config& config_;
-  const safetensors_folder* folder_;
+  std::optional<text_half_names> half_;
   std::set<std::string_view> taken_;
 };
 
@@ -244,6 +249,11 @@ class layer_lister {
 
   void experts() {
     const expert_config& experts = config_.experts;
+    if (!take_.is_folder() && take_.has(prefix_ + "ffn_gate.0.weight"))
+      return keep(take_.fail(
+          "has a tensor for every expert ('" + prefix_ +
+              "ffn_gate.0.weight'): it was made by an old converter; convert the model again",
+          errc::unsupported));
     matrix("ffn_gate_inp.weight", experts.count, config_.hidden, layer_.router);
     layer_.expert_gate.resize(experts.count);
     layer_.expert_up.resize(experts.count);
@@ -299,17 +309,17 @@ result<void> read_rope_factors(tensor_taker& take, const model_config& config, m
       return take.fail(
           "has tensor '" + std::string(far) + "' but no key rope.scaling.original_context_length");
   }
+  if (config.rope_tensors && weights.long_rope_factors.empty())
+    return take.fail(
+        "key rope.scaling.type asks for longrope, whose tensors '" + std::string(near) + "' and '" + far +
+        "' are missing");
   if (!weights.rope_factors.empty() && !config.rope.factors.empty())
     return take.fail("has rotary factors beside a rope.scaling.type of their own", errc::unsupported);
-  for (const auto* factors : {&weights.rope_factors, &weights.long_rope_factors})
+  const char* first = take.has(one) ? one : near;
+  for (const auto& [factors, name] :
+       {std::pair{&weights.rope_factors, first}, {&weights.long_rope_factors, far}})
     if (std::any_of(factors->begin(), factors->end(), [](float x) { return x <= 0; }))
-      return take.fail(
-          "tensor '" +
-          std::string(
-              take.has(one)                      ? one
-              : factors == &weights.rope_factors ? near
-                                                 : far) +
-          "' has factors that are not positive");
+      return take.fail("tensor '" + std::string(name) + "' has factors that are not positive");
   return {};
 }
 

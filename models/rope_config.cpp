@@ -64,6 +64,11 @@ void add_yarn(rope_config& rope, const yarn_settings& yarn) {
   }
 }
 
+/// Positions after scaling.
+std::uint32_t reach_of(double original, double factor) {
+  return static_cast<std::uint32_t>(std::min(original * factor, static_cast<double>(max_positions)));
+}
+
 double yarn_magnitude(double factor, double scale = 1) {
   return factor <= 1 ? 1.0 : 0.1 * scale * std::log(factor) + 1.0;
 }
@@ -106,14 +111,15 @@ class hf_scaling {
  private:
   config_key member(const char* name) const { return {"", object_ + '.' + name}; }
 
-  /// In the object, or beside it as Phi-3 has it.
+  /// As transformers finds it: beside the object or, for Phi-3, by default there; else in the object; else
+  /// the whole context.
   std::uint32_t original_context() {
     const config_key inside = member("original_max_position_embeddings");
     const config_key beside{"", "original_max_position_embeddings"};
-    const bool is_inside = keys_.has(inside);
-    const bool is_beside = keys_.has(beside);
-    return is_inside || is_beside ? keys_.number(is_inside ? inside : beside, 1, max_positions)
-                                  : keys_.number(inside, 1, max_positions);
+    keys_.ignore(inside);
+    if (keys_.has(beside) || facts_.original_context != 0)
+      return keys_.number_or(beside, facts_.original_context, 1, max_positions);
+    return keys_.number_or(inside, facts_.context, 1, max_positions);
   }
 
   void llama3(rope_config& rope) {
@@ -129,7 +135,7 @@ class hf_scaling {
   void yarn(rope_config& rope) {
     yarn_settings yarn;
     yarn.original = original_context();
-    const auto stated = static_cast<float>(facts_.context / yarn.original);
+    const auto stated = std::max(static_cast<float>(facts_.context / yarn.original), least_factor);
     yarn.factor = static_cast<double>(keys_.real_or(member("factor"), stated, least_factor, most_factor));
     yarn.beta_fast = static_cast<double>(keys_.real_or(member("beta_fast"), 32, 1e-3F, most_factor));
     yarn.beta_slow = static_cast<double>(keys_.real_or(member("beta_slow"), 1, 1e-3F, most_factor));
@@ -141,6 +147,7 @@ class hf_scaling {
                                  : yarn_magnitude(yarn.factor);
     rope.attention_factor =
         keys_.real_or(member("attention_factor"), static_cast<float>(magnitude), least_factor, most_factor);
+    if (keys_.has(member("factor"))) rope.reach = reach_of(yarn.original, yarn.factor);
     add_yarn(rope, yarn);
   }
 
@@ -180,6 +187,25 @@ std::string parameters_object(const config_reader& keys, const std::string& laye
   return keys.is_object({"", flat}) && layer_type.empty() ? flat : std::string{};
 }
 
+/// Base, rotated part and scaling by one object of config.json and what stands beside it; the object's own
+/// keys come first.
+rope_config read_rope_object(config_reader& keys, const rope_facts& facts, const std::string& object) {
+  const auto key_of = [&](const char* name) {
+    const config_key beside{"", name}, inside{"", object + '.' + name};
+    const bool is_inside = keys.has(inside);
+    keys.ignore(beside);
+    return is_inside ? inside : beside;
+  };
+  const config_key partial = key_of("partial_rotary_factor");
+  rope_config rope;
+  rope.pairs = kernels::rope_pairs::halves;
+  rope.base = keys.real_or(key_of("rope_theta"), facts.default_base, 1.0F, most_base);
+  const float share = keys.real_or(partial, 1.0F, 1e-3F, 1.0F);
+  rope.dims = even_dims(keys, partial, static_cast<double>(facts.head_dim) * static_cast<double>(share));
+  hf_scaling(keys, object, facts).add_to(rope);
+  return rope;
+}
+
 /// Linear scaling, under its key or the one of older files; 0 is none.
 float read_linear_factor(config_reader& keys) {
   const config_key newer{"rope.scaling.factor", ""}, older{"rope.scale_linear", ""};
@@ -204,7 +230,7 @@ std::vector<float> rope_inverse_frequencies(const rope_config& rope, const std::
   return frequency;
 }
 
-rope_config read_gguf_rope(config_reader& keys, const rope_facts& facts) {
+rope_config read_gguf_rope(config_reader& keys, const rope_facts& facts, bool& tensors_needed) {
   const config_key dims{"rope.dimension_count", ""}, type_key{"rope.scaling.type", ""};
   rope_config rope;
   rope.dims = keys.number_or(dims, facts.head_dim, 2, facts.head_dim);
@@ -212,7 +238,7 @@ rope_config read_gguf_rope(config_reader& keys, const rope_facts& facts) {
   rope.base = keys.real_or({"rope.freq_base", ""}, 10000.0F, 1.0F, most_base);
   rope.attention_factor = keys.real_or({"rope.scaling.attn_factor", ""}, 1.0F, least_factor, most_factor);
   rope.original_context = keys.number_or({"rope.scaling.original_context_length", ""}, 0, 0, max_positions);
-  keys.ignore({"rope.scaling.finetuned", ""});               // how the model was made
+  keys.ignore({"rope.scaling.finetuned", ""});               // how the model was made, but for Granite
   const std::string type = keys.text_or(type_key, "linear"); // as llama.cpp reads a factor that stands alone
   if (type == "linear") {
     rope.scale = read_linear_factor(keys);
@@ -225,32 +251,30 @@ rope_config read_gguf_rope(config_reader& keys, const rope_facts& facts) {
     yarn.beta_slow =
         static_cast<double>(keys.real_or({"rope.scaling.yarn_beta_slow", ""}, 1, 1e-3F, most_factor));
     rope.attention_factor *= static_cast<float>(yarn_magnitude(yarn.factor));
+    if (rope.original_context != 0) rope.reach = reach_of(yarn.original, yarn.factor);
     add_yarn(rope, yarn);
   } else if (type == "none") {
     keys.ignore({"rope.scaling.factor", ""});
     keys.ignore({"rope.scale_linear", ""});
-  } else if (type != "longrope") { // its factors are tensors
+  } else if (type == "longrope") {
+    tensors_needed = true;
+  } else {
     keys.refuse(type_key, "is '" + type.substr(0, 32) + "'; none, linear, yarn and longrope are supported");
   }
   return rope;
 }
 
-rope_config read_hf_rope(
-    config_reader& keys, const rope_facts& facts, const std::string& layer_type, float default_base) {
+rope_config read_hf_rope(config_reader& keys, const rope_facts& facts, const std::string& layer_type) {
   const std::string object = parameters_object(keys, layer_type);
-  const bool newer = !object.empty();
-  const config_key base{"", newer ? object + ".rope_theta" : "rope_theta"};
-  const config_key beside{"", "partial_rotary_factor"}, inside{"", object + ".partial_rotary_factor"};
-  const config_key& partial = newer && keys.has(inside) ? inside : beside;
-  if (&partial == &inside) keys.ignore(beside);
-  rope_config rope;
-  rope.pairs = kernels::rope_pairs::halves;
-  rope.base = keys.real_or(base, default_base, 1.0F, most_base);
-  const float share = keys.real_or(partial, 1.0F, 1e-3F, 1.0F);
-  rope.dims = even_dims(keys, partial, static_cast<double>(facts.head_dim) * static_cast<double>(share));
-  if (newer && keys.is_object({"", "rope_scaling"}))
-    keys.fail("config.json has both rope_scaling and rope_parameters", errc::bad_file);
-  hf_scaling(keys, newer ? object : "rope_scaling", facts).add_to(rope);
+  if (object.empty()) return read_rope_object(keys, facts, "rope_scaling");
+  rope_config rope = read_rope_object(keys, facts, object);
+  if (!keys.is_object({"", "rope_scaling"})) return rope;
+  // transformers takes rope_scaling then, which must come to the same; of bases keyed by layer type only
+  // rope_parameters knows.
+  rope_facts other = facts;
+  if (!layer_type.empty()) other.default_base = rope.base;
+  if (!keys.failed() && read_rope_object(keys, other, "rope_scaling") != rope)
+    keys.fail("config.json has both rope_scaling and rope_parameters, which differ", errc::bad_file);
   return rope;
 }
 

@@ -62,6 +62,7 @@ class safetensors_file {
 
   const std::string& name() const noexcept { return name_; }
   std::uint64_t file_bytes() const noexcept { return bytes_.size(); }
+  std::span<const std::byte> bytes() const noexcept { return bytes_; }             ///< of the whole file
   std::span<const safetensors_entry> entries() const noexcept { return entries_; } ///< sorted by name
 
   const safetensors_entry* find(std::string_view name) const noexcept;

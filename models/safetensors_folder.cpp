@@ -187,6 +187,25 @@ result<void> check_shard(
   return {};
 }
 
+/// A download that stopped half-way lacks several.
+result<void>
+check_present(const std::string& folder, const std::string& index_path, const std::set<std::string>& names) {
+  std::string first;
+  std::size_t missing = 0;
+  for (const std::string& name : names) {
+    std::error_code ignored;
+    if (std::filesystem::exists(folder + '/' + name, ignored)) continue;
+    if (missing++ == 0) first = name;
+  }
+  if (missing == 0) return {};
+  return file_error(
+      index_path,
+      "lists " + std::to_string(names.size()) + " files, of which " + std::to_string(missing) +
+          (missing == 1 ? " is" : " are") + " not there: " + for_message(first) +
+          (missing > 1 ? ", ..." : ""),
+      errc::not_found);
+}
+
 result<std::vector<safetensors_file>> open_shards(const std::string& folder, const std::string& index_path) {
   const auto index = read_index(index_path);
   if (!index) return index.error();
@@ -198,6 +217,7 @@ result<std::vector<safetensors_file>> open_shards(const std::string& folder, con
         "lists " + std::to_string(names.size()) + " files; at most " + std::to_string(max_shards) +
             " are read",
         errc::unsupported);
+  if (auto there = check_present(folder, index_path, names); !there) return there.error();
   std::vector<safetensors_file> files;
   std::size_t matched = 0;
   for (const std::string& name : names) {
@@ -350,10 +370,16 @@ error safetensors_folder::missing(std::string_view name) const {
       errc::unsupported);
 }
 
-std::uint64_t safetensors_folder::file_bytes() const noexcept {
-  std::uint64_t bytes = 0;
-  for (const safetensors_file& file : files_) bytes += file.file_bytes();
-  return bytes;
+std::vector<std::string_view> safetensors_folder::unreadable() const {
+  std::vector<std::string_view> names;
+  for (const safetensors_entry* entry : unreadable_) names.push_back(entry->name);
+  return names;
+}
+
+std::vector<std::span<const std::byte>> safetensors_folder::contents() const {
+  std::vector<std::span<const std::byte>> all;
+  for (const safetensors_file& file : files_) all.push_back(file.bytes());
+  return all;
 }
 
 } // namespace troupe::models

@@ -38,10 +38,10 @@ class safetensors_folder final : public tensor_source {
   std::span<const model_tensor> tensors() const noexcept override { return tensors_; } ///< sorted by name
   error missing(std::string_view name) const override;
 
+  bool has_folder_names() const noexcept override { return true; }
   /// Tensors that no model here can multiply: integers, other ranks.
-  std::span<const safetensors_entry* const> unreadable() const noexcept { return unreadable_; }
-
-  std::uint64_t file_bytes() const noexcept; ///< of all files
+  std::vector<std::string_view> unreadable() const override;
+  std::vector<std::span<const std::byte>> contents() const override; ///< the file, or the shards by name
 
  private:
   result<void> index_entries();

@@ -41,4 +41,10 @@ error tensor_source::fail(std::string message, errc code) const {
   return {code, name() + ": " + std::move(message), {}, 0};
 }
 
+std::uint64_t tensor_source::file_bytes() const {
+  std::uint64_t bytes = 0;
+  for (const auto& file : contents()) bytes += file.size();
+  return bytes;
+}
+
 } // namespace troupe::models

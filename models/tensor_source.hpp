@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace troupe::models {
 
@@ -63,11 +64,19 @@ class tensor_source {
   virtual std::span<const model_tensor> tensors() const noexcept = 0;
   /// Why `find_tensor` finds nothing.
   virtual error missing(std::string_view name) const;
+  /// Whether tensors are named as Hugging Face folders name them, an expert's matrix each; else as GGUF does.
+  virtual bool has_folder_names() const noexcept { return false; }
+  /// Names of tensors that are there and that `find_tensor` does not find.
+  virtual std::vector<std::string_view> unreadable() const { return {}; }
+  /// The bytes of every file that the tensors are read from, in a fixed order; mapped as long as the source
+  /// is.
+  virtual std::vector<std::span<const std::byte>> contents() const = 0;
 
   /// Errors: those of `missing`.
   result<const model_tensor*> tensor(std::string_view name) const;
   /// `code` with the source's name in front of `message`.
   error fail(std::string message, errc code = errc::bad_file) const;
+  std::uint64_t file_bytes() const; ///< of all of `contents`
 
  protected:
   tensor_source() = default;

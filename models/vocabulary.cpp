@@ -2,6 +2,7 @@
 // Checks on a tokenizer's data before any algorithm believes it.
 #include "models/vocabulary.hpp"
 
+#include "models/json_document.hpp"
 #include "models/salted_hash.hpp"
 #include "models/utf8.hpp"
 
@@ -96,6 +97,36 @@ result<void> validate(const vocabulary& v) {
     if (auto ok = check_id(v, id, "generation end"); !ok) return ok.error();
   if (v.add_bos && !v.bos) return bad("add_bos_token is set, but there is no bos token id");
   if (v.add_eos && !v.eos) return bad("add_eos_token is set, but there is no eos token id");
+  return {};
+}
+
+std::string tokens_without_row(const vocabulary& v, std::uint32_t rows) {
+  constexpr std::size_t most_named = 5;
+  std::size_t count = 0;
+  std::string named;
+  for (std::size_t i = rows; i < v.tokens.size(); ++i) {
+    if (v.tokens[i].empty()) continue; // a gap between ids
+    if (++count <= most_named)
+      named += (count == 1 ? "" : ", ") + ("'" + for_message(v.tokens[i]) + "' ") + std::to_string(i);
+  }
+  if (count == 0) return {};
+  if (count > most_named) named += ", ...";
+  return std::to_string(count) + (count == 1 ? " token (" : " tokens (") + named + ")";
+}
+
+result<void> check_rows(const vocabulary& v, std::span<const token_id> ids, std::uint32_t rows) {
+  for (const token_id id : ids) {
+    if (id >= 0 && static_cast<std::uint32_t>(id) < rows) continue;
+    const bool named = id >= 0 && static_cast<std::size_t>(id) < v.tokens.size();
+    return error{
+        errc::bad_request,
+        "token " + std::to_string(id) +
+            (named ? " ('" + for_message(v.tokens[static_cast<std::size_t>(id)]) + "')" : "") +
+            " is known to the tokenizer, but not to the model, whose ids go from 0 to " +
+            std::to_string(rows - 1),
+        {},
+        0};
+  }
   return {};
 }
 

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -47,6 +48,14 @@ inline constexpr std::size_t max_token_bytes = 4096;
 /// Checks sizes, id ranges, token lengths, UTF-8, duplicate tokens and the form of merges.
 /// Errors: bad_file naming the first breach. Time linear in the vocabulary.
 result<void> validate(const vocabulary& v);
+
+/// A model whose embedding has `rows` rows cannot be given the ids from there on. Tells which tokens have
+/// such ids, the first few by name: "2 tokens ('<a>' 128, '<b>' 129)"; empty when there are none. Fewer
+/// tokens than rows are common (padded tables) and harmless.
+std::string tokens_without_row(const vocabulary& v, std::uint32_t rows);
+
+/// Errors: bad_request naming the first of `ids` that has no row in the embedding, and its token.
+result<void> check_rows(const vocabulary& v, std::span<const token_id> ids, std::uint32_t rows);
 
 /// Ids after which generation ends: eos, eot, eom and control tokens whose text is one of the well-known turn
 /// ends. Sorted, without duplicates.

@@ -2,6 +2,7 @@
 #include "models/architectures/architecture.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 namespace troupe::models {
 
@@ -55,6 +56,12 @@ const architecture* find_hf_architecture(std::string_view class_name) noexcept {
   return nullptr;
 }
 
+const architecture* find_hf_text_half(std::string_view class_name) noexcept {
+  for (const architecture* kind : architectures())
+    if (!class_name.empty() && kind->hf_wrapper == class_name) return kind;
+  return nullptr;
+}
+
 std::string_view hf_name(const architecture& kind, std::string_view gguf) noexcept {
   const std::string_view own = find_name(kind.hf_names, gguf);
   return own.empty() ? find_name(plain_names, gguf) : own;
@@ -77,11 +84,41 @@ bool read_layer_types(config_reader& keys, model_config& config, std::uint32_t w
   return true;
 }
 
-std::uint32_t read_optional_window(config_reader& keys) {
+std::uint32_t read_optional_window(config_reader& keys, std::uint32_t fallback) {
   const config_key window{"", "sliding_window"};
   const bool used = keys.flag_or({"", "use_sliding_window"}, false);
-  keys.ignore(window);
-  return used && keys.has(window) ? keys.number(window, 1, max_window) : 0;
+  const bool stated = keys.states(window);
+  if (!used) return 0;
+  if (!stated) return fallback;
+  return keys.has(window) ? keys.number(window, 1, max_window) : 0;
+}
+
+void read_qwen_windows(config_reader& keys, model_config& config) {
+  const std::uint32_t window = read_optional_window(keys, 4096);
+  const std::uint32_t first = keys.number_or({"", "max_window_layers"}, 28, 0, 1U << 16);
+  if (read_layer_types(keys, config, window)) return;
+  for (std::uint32_t i = first; i < config.layers; ++i) config.layer_kinds[i].window = window;
+}
+
+void configure_gemma(config_reader& keys, model_config& config, std::uint32_t widest) {
+  config.output_norms = true;
+  config.norms_add_one = !keys.is_gguf(); // GGUF has the 1 in the numbers
+  config.activation = kernels::gate_activation::gelu_tanh;
+  config.embedding_scale = std::sqrt(static_cast<float>(config.hidden));
+  require_activation(keys, "hidden_activation", "gelu_pytorch_tanh");
+  read_biases(keys, config);
+  // GGUF has no key: the head's width, but for the 27B model.
+  const std::uint32_t width =
+      keys.is_gguf() && config.layers == widest ? config.hidden / config.heads : config.head_dim;
+  const auto fallback = static_cast<float>(keys.is_gguf() ? width : 256U);
+  config.attention_scale =
+      1.0F / std::sqrt(keys.real_or({"", "query_pre_attn_scalar"}, fallback, 1e-3F, 1e6F));
+}
+
+std::uint32_t read_gemma_window(config_reader& keys, std::uint32_t fallback) {
+  const config_key key{"attention.sliding_window", "sliding_window"};
+  const bool none = keys.states(key) && !keys.has(key);
+  return none ? 0 : keys.number_or(key, fallback, keys.is_gguf() ? 0 : 1, max_window);
 }
 
 void read_biases(config_reader& keys, model_config& config) {

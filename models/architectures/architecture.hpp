@@ -18,6 +18,19 @@ struct tensor_name {
   std::string_view hf;   ///< "pre_feedforward_layernorm"
 };
 
+/// What config.json means where it leaves a key out: the defaults of the model's class in transformers. 0:
+/// the key is needed, unless the member says otherwise. Only a model inside another one (`hf_wrapper`) is
+/// written without keys that all published checkpoints of its own state.
+struct hf_defaults {
+  std::uint32_t layers = 0, hidden = 0, intermediate = 0, heads = 0, vocab = 0, context = 0;
+  float rms_epsilon = 0;
+  std::uint32_t kv_heads = 0;         ///< 0: as many as heads, which is also what null means
+  std::uint32_t head_dim = 0;         ///< 0: hidden / heads
+  std::uint32_t original_context = 0; ///< of rope scaling; 0: the context
+  float rope_base = 10000.0F;
+  bool tied = false;
+};
+
 struct architecture {
   std::string_view name;     ///< ours; the one of GGUF where that has one
   std::string_view gguf;     ///< general.architecture; empty: GGUF files have it under another row's name
@@ -26,10 +39,9 @@ struct architecture {
   /// heads, widths, context, vocabulary) and `rope` have been read; `layer_kinds` has one plain entry per
   /// layer.
   void (*configure)(config_reader& keys, model_config& config);
-  bool gguf_pairs_adjacent = false;           ///< rotary pairs are (2i, 2i + 1) in GGUF files
-  bool hf_tied = false;                       ///< when config.json says nothing about it
-  bool hf_head_dim_needed = false;            ///< config.json without head_dim does not mean hidden / heads
-  float hf_rope_base = 10000.0F;              ///< when config.json has no rope_theta
+  bool gguf_pairs_adjacent = false; ///< rotary pairs are (2i, 2i + 1) in GGUF files
+  hf_defaults defaults = {};
+  std::string_view hf_wrapper = {}; ///< class of models that read images too and hold this one for text
   std::span<const tensor_name> hf_names = {}; ///< where they differ from Llama's
 };
 
@@ -43,6 +55,8 @@ std::span<const architecture* const> architectures() noexcept;
 /// By the name in GGUF, or by the class in config.json; null: none.
 const architecture* find_gguf_architecture(std::string_view name) noexcept;
 const architecture* find_hf_architecture(std::string_view class_name) noexcept;
+/// By the class of the model around it (`hf_wrapper`).
+const architecture* find_hf_text_half(std::string_view class_name) noexcept;
 
 /// "self_attn.q_proj" for "attn_q".
 std::string_view hf_name(const architecture& kind, std::string_view gguf) noexcept;
@@ -51,8 +65,23 @@ std::string_view hf_name(const architecture& kind, std::string_view gguf) noexce
 /// "full_attention" none; false when it is absent. Another type is refused.
 bool read_layer_types(config_reader& keys, model_config& config, std::uint32_t window);
 
-/// The keys of Qwen and SmolLM3: `sliding_window` counts only with `use_sliding_window`; 0 when it does not.
-std::uint32_t read_optional_window(config_reader& keys);
+/// `sliding_window` of config.json, which counts only with `use_sliding_window`; 0 when it does not, and for
+/// null. `fallback`: when it is left out.
+std::uint32_t read_optional_window(config_reader& keys, std::uint32_t fallback);
+
+/// The window of Qwen: as above, in the layers that `layer_types` names, else from `max_window_layers` on.
+void read_qwen_windows(config_reader& keys, model_config& config);
+
+/// What Gemma 2 and 3 share: norms around attention and feed-forward, GELU, the scale of the embedding and
+/// that of scores. `widest`: layers of the model (27B) whose scores GGUF scales by another rule.
+void configure_gemma(config_reader& keys, model_config& config, std::uint32_t widest);
+/// `sliding_window`; 0 for null. `fallback`: when it is left out.
+std::uint32_t read_gemma_window(config_reader& keys, std::uint32_t fallback);
+inline constexpr tensor_name gemma_names[] = {
+    {"post_attention_norm", "post_attention_layernorm"},
+    {"ffn_norm", "pre_feedforward_layernorm"},
+    {"post_ffw_norm", "post_feedforward_layernorm"},
+};
 
 /// `attention_bias` (q, k, v and o) and `mlp_bias` of config.json; in GGUF the tensors tell.
 void read_biases(config_reader& keys, model_config& config);

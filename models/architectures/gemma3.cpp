@@ -3,8 +3,6 @@
 // of scores; five layers with a window and a rotary base of their own to one without.
 #include "models/architectures/architecture.hpp"
 
-#include <cmath>
-
 namespace troupe::models {
 
 namespace {
@@ -23,15 +21,14 @@ void read_gemma3_local_rope(config_reader& keys, model_config& config) {
   config.local_rope = local;
 }
 
-/// Every which layer is global; 6 unless stated.
+/// Every which layer is global; 6 unless stated. A GGUF file without a window has global layers only, as
+/// llama.cpp reads it.
 void read_gemma3_layers(config_reader& keys, model_config& config) {
-  const config_key window_key{"attention.sliding_window", "sliding_window"};
-  const bool none = keys.states(window_key) && !keys.has(window_key);
-  const std::uint32_t window =
-      none ? 0 : keys.number_or(window_key, keys.is_gguf() ? 1024 : 4096, 1, max_window);
+  const std::uint32_t window = read_gemma_window(keys, keys.is_gguf() ? 0 : 4096);
   const config_key pattern{"attention.sliding_window_pattern", "sliding_window_pattern"};
   keys.ignore({"", "_sliding_window_pattern"}); // as transformers 5 repeats it
   const std::uint32_t period = keys.number_or(pattern, 6, 1, 1U << 16);
+  if (keys.is_gguf() && window == 0) return;
   const bool typed = read_layer_types(keys, config, window);
   for (std::uint32_t i = 0; i < config.layers; ++i) {
     layer_kind& layer = config.layer_kinds[i];
@@ -41,31 +38,13 @@ void read_gemma3_layers(config_reader& keys, model_config& config) {
 }
 
 void configure_gemma3(config_reader& keys, model_config& config) {
-  config.output_norms = true;
-  config.norms_add_one = !keys.is_gguf(); // GGUF has the 1 in the numbers
+  configure_gemma(keys, config, 62);
   config.norm_of_qk = qk_norm::per_head;
-  config.activation = kernels::gate_activation::gelu_tanh;
-  config.embedding_scale = std::sqrt(static_cast<float>(config.hidden));
-  require_activation(keys, "hidden_activation", "gelu_pytorch_tanh");
-  read_biases(keys, config);
   config.attention_softcap = keys.real_or({"attn_logit_softcapping", "attn_logit_softcapping"}, 0, 0, 1e6F);
   config.logit_softcap = keys.real_or({"final_logit_softcapping", "final_logit_softcapping"}, 0, 0, 1e6F);
-
-  // GGUF has no key: the head's width, but for the 27B model.
-  const std::uint32_t width =
-      keys.is_gguf() && config.layers == 62 ? config.hidden / config.heads : config.head_dim;
-  const auto fallback = static_cast<float>(keys.is_gguf() ? width : 256U);
-  config.attention_scale =
-      1.0F / std::sqrt(keys.real_or({"", "query_pre_attn_scalar"}, fallback, 1e-3F, 1e6F));
   read_gemma3_local_rope(keys, config);
   read_gemma3_layers(keys, config);
 }
-
-constexpr tensor_name gemma3_names[] = {
-    {"post_attention_norm", "post_attention_layernorm"},
-    {"ffn_norm", "pre_feedforward_layernorm"},
-    {"post_ffw_norm", "post_feedforward_layernorm"},
-};
 
 } // namespace
 
@@ -74,9 +53,19 @@ const architecture gemma3_architecture{
     .gguf = "gemma3",
     .hf_class = "Gemma3ForCausalLM",
     .configure = configure_gemma3,
-    .hf_tied = true,
-    .hf_head_dim_needed = true,
-    .hf_rope_base = 1e6F,
-    .hf_names = gemma3_names};
+    .defaults =
+        {.layers = 26,
+         .hidden = 2304,
+         .intermediate = 9216,
+         .heads = 8,
+         .vocab = 262208,
+         .context = 131072,
+         .rms_epsilon = 1e-6F,
+         .kv_heads = 4,
+         .head_dim = 256,
+         .rope_base = 1e6F,
+         .tied = true},
+    .hf_wrapper = "Gemma3ForConditionalGeneration",
+    .hf_names = gemma_names};
 
 } // namespace troupe::models

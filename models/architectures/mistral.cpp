@@ -19,6 +19,11 @@ void configure_mistral(config_reader& keys, model_config& config) {
 } // namespace
 
 const architecture mistral_architecture{
-    .name = "mistral", .gguf = "", .hf_class = "MistralForCausalLM", .configure = configure_mistral};
+    .name = "mistral",
+    .gguf = "",
+    .hf_class = "MistralForCausalLM",
+    .configure = configure_mistral,
+    .defaults = {.kv_heads = 8},
+    .hf_wrapper = "Mistral3ForConditionalGeneration"};
 
 } // namespace troupe::models

@@ -34,6 +34,7 @@ const architecture mixtral_architecture{
     .gguf = "",
     .hf_class = "MixtralForCausalLM",
     .configure = configure_mixtral,
+    .defaults = {.kv_heads = 8, .rope_base = 1e6F},
     .hf_names = mixtral_names};
 
 } // namespace troupe::models

@@ -29,6 +29,7 @@ const architecture phi3_architecture{
     .gguf = "phi3",
     .hf_class = "Phi3ForCausalLM",
     .configure = configure_phi3,
+    .defaults = {.original_context = 4096},
     .hf_names = phi3_names};
 
 } // namespace troupe::models

@@ -10,15 +10,16 @@ void configure_qwen2(config_reader& keys, model_config& config) {
   require_activation(keys, "hidden_act", "silu");
   config.qkv_bias = true;
   if (keys.is_gguf()) return;
-  const std::uint32_t window = read_optional_window(keys);
-  const std::uint32_t first = keys.number_or({"", "max_window_layers"}, 28, 0, 1U << 16);
-  if (read_layer_types(keys, config, window)) return;
-  for (std::uint32_t i = first; i < config.layers; ++i) config.layer_kinds[i].window = window;
+  read_qwen_windows(keys, config);
 }
 
 } // namespace
 
 const architecture qwen2_architecture{
-    .name = "qwen2", .gguf = "qwen2", .hf_class = "Qwen2ForCausalLM", .configure = configure_qwen2};
+    .name = "qwen2",
+    .gguf = "qwen2",
+    .hf_class = "Qwen2ForCausalLM",
+    .configure = configure_qwen2,
+    .defaults = {.kv_heads = 32}};
 
 } // namespace troupe::models

@@ -11,10 +11,7 @@ void configure_qwen3(config_reader& keys, model_config& config) {
   config.norm_of_qk = qk_norm::per_head;
   if (keys.is_gguf()) return;
   read_biases(keys, config);
-  const std::uint32_t window = read_optional_window(keys);
-  const std::uint32_t first = keys.number_or({"", "max_window_layers"}, 28, 0, 1U << 16);
-  if (read_layer_types(keys, config, window)) return;
-  for (std::uint32_t i = first; i < config.layers; ++i) config.layer_kinds[i].window = window;
+  read_qwen_windows(keys, config);
 }
 
 } // namespace
@@ -24,6 +21,6 @@ const architecture qwen3_architecture{
     .gguf = "qwen3",
     .hf_class = "Qwen3ForCausalLM",
     .configure = configure_qwen3,
-    .hf_head_dim_needed = true};
+    .defaults = {.kv_heads = 32, .head_dim = 128}};
 
 } // namespace troupe::models

@@ -19,6 +19,8 @@ void read_expert_layers(config_reader& keys, model_config& config) {
 void configure_qwen3_moe(config_reader& keys, model_config& config) {
   require_activation(keys, "hidden_act", "silu");
   config.norm_of_qk = qk_norm::per_head;
+  const config_key norms{"", "use_qk_norm"}; // of some conversions; transformers always norms
+  if (!keys.flag_or(norms, true)) keys.refuse(norms, "asks for a variant that is not supported");
   const bool newer = keys.has({"", "num_local_experts"}); // transformers 5
   expert_config& experts = config.experts;
   experts.count = keys.number({"expert_count", newer ? "num_local_experts" : "num_experts"}, 1, 1024);
@@ -29,7 +31,7 @@ void configure_qwen3_moe(config_reader& keys, model_config& config) {
   if (keys.is_gguf()) return;
   read_biases(keys, config);
   keys.ignore({"", "max_window_layers"}); // the window, where used, is every layer's
-  const std::uint32_t window = read_optional_window(keys);
+  const std::uint32_t window = read_optional_window(keys, 4096);
   for (layer_kind& layer : config.layer_kinds) layer.window = window;
 }
 
@@ -40,6 +42,6 @@ const architecture qwen3_moe_architecture{
     .gguf = "qwen3moe",
     .hf_class = "Qwen3MoeForCausalLM",
     .configure = configure_qwen3_moe,
-    .hf_head_dim_needed = true};
+    .defaults = {.kv_heads = 4}};
 
 } // namespace troupe::models

@@ -21,7 +21,7 @@ void configure_smollm3(config_reader& keys, model_config& config) {
     if (!has_rope) config.layer_kinds[i].rope = rope_choice::none;
   }
   keys.ignore({"", "max_window_layers"}); // left over from Qwen; transformers does not look at it
-  const std::uint32_t window = read_optional_window(keys);
+  const std::uint32_t window = read_optional_window(keys, 0);
   if (read_layer_types(keys, config, window)) return;
   for (layer_kind& layer : config.layer_kinds)
     if (layer.rope == rope_choice::none) layer.window = window;
@@ -35,6 +35,6 @@ const architecture smollm3_architecture{
     .hf_class = "SmolLM3ForCausalLM",
     .configure = configure_smollm3,
     .gguf_pairs_adjacent = true,
-    .hf_tied = true};
+    .defaults = {.kv_heads = 4, .rope_base = 2e6F, .tied = true}};
 
 } // namespace troupe::models

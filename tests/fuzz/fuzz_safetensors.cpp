@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fuzzes the safetensors reader: any bytes, then every tensor as loading reads it.
+// Fuzzes the safetensors reader: any bytes, then every tensor as loading reads it, then the whole as a small
+// model.
 
-// covers: models/safetensors_*.cpp models/tensor_source.cpp models/json_document.cpp
+// covers: models/safetensors_*.cpp models/tensor_source.cpp models/json_document.cpp models/model_tensors.cpp
+#include "models/json_document.hpp"
+#include "models/model.hpp"
 #include "models/safetensors_folder.hpp"
 #include "models/weights.hpp"
 
@@ -47,12 +50,28 @@ void read_tensors(const safetensors_folder& folder) {
     sum += describe(tensor).size();
     if (const auto numbers = load_vector(folder, tensor.name, tensor.elements)) sum += numbers->size();
   }
-  for (const safetensors_entry* entry : folder.unreadable())
-    if (folder.tensor(entry->name)) std::abort();
+  for (const std::string_view name : folder.unreadable())
+    if (folder.tensor(name)) std::abort();
 }
 
 void check_message(const troupe::error& error) {
   if (error.message.find('\n') != std::string::npos) std::abort();
+}
+
+/// Two small models; the corpus has files that are they.
+constexpr const char* configurations[] = {
+    R"({"architectures":["LlamaForCausalLM"],"vocab_size":6,"hidden_size":4,"intermediate_size":3,"head_dim":2,
+        "num_hidden_layers":1,"num_attention_heads":2,"num_key_value_heads":1,"max_position_embeddings":8,
+        "rms_norm_eps":1e-5})",
+    R"({"architectures":["Gemma3ForConditionalGeneration"],"text_config":{"vocab_size":6,"hidden_size":4,
+        "intermediate_size":3,"head_dim":2,"num_hidden_layers":1,"num_attention_heads":2,"num_key_value_heads":1}})"};
+
+void check_model_of(safetensors_folder folder, std::size_t size) {
+  const auto document = parse_json_object(configurations[size % 2], "config.json");
+  auto config = read_model_config(*document, "config.json");
+  if (!config) std::abort();
+  const auto checked = check_folder({std::move(*config), std::move(folder), {}});
+  if (!checked) check_message(checked.error());
 }
 
 } // namespace
@@ -66,11 +85,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   read_entries(*file);
   std::vector<safetensors_file> files;
   files.push_back(std::move(*file));
-  const auto folder = safetensors_folder::join(std::move(files), "fuzz", format_of(size));
+  auto folder = safetensors_folder::join(std::move(files), "fuzz", format_of(size));
   if (!folder) {
     check_message(folder.error());
     return 0;
   }
   read_tensors(*folder);
+  check_model_of(std::move(*folder), size);
   return 0;
 }

@@ -55,6 +55,36 @@ SEEDS = {
     "unknown_type": file({}, header='{"a":{"dtype":"Q4","shape":[2],"data_offsets":[0,2]}}') + b"12",
     "empty": b"",
 }
+
+
+def layer(prefix, stems):
+    """The tensors of one layer of the target's models: 4 wide, 2 heads of 2, feed-forward of 3."""
+    shapes = {"q_proj": (4, 4), "k_proj": (2, 4), "v_proj": (2, 4), "o_proj": (4, 4), "gate_proj": (3, 4), "up_proj": (3, 4),
+              "down_proj": (4, 3), "q_norm": (2, ), "k_norm": (2, )}
+    return {f"{prefix}layers.0.{stem}.weight": floats(*shapes.get(stem.split(".")[-1], (4, ))) for stem in stems}
+
+
+PLAIN = ["input_layernorm", "post_attention_layernorm", "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj",
+         "self_attn.o_proj", "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"]
+GEMMA = PLAIN + ["self_attn.q_norm", "self_attn.k_norm", "pre_feedforward_layernorm", "post_feedforward_layernorm"]
+
+
+def of_parity(wanted, tensors):
+    """The target chooses its model by the length of the file."""
+    whole = file(tensors)
+    return whole if len(whole) % 2 == wanted else file(tensors, pad=1)
+
+
+LLAMA = {"model.embed_tokens.weight": floats(6, 4), "model.norm.weight": floats(4), **layer("model.", PLAIN)}
+for name, prefix in (("gemma_published", "language_model.model."), ("gemma_5", "model.language_model.")):
+    SEEDS[name] = of_parity(1, {f"{prefix}embed_tokens.weight": floats(6, 4), f"{prefix}norm.weight": floats(4),
+                                "vision_tower.x": floats(2), **layer(prefix, GEMMA)})
+SEEDS["llama"] = of_parity(0, {**LLAMA, "lm_head.weight": floats(6, 4)})
+SEEDS["llama_no_head"] = of_parity(0, LLAMA)
+SEEDS["llama_extra"] = of_parity(0, {**LLAMA, "lm_head.weight": floats(6, 4), "surprise": floats(1)})
+SEEDS["llama_fp8"] = of_parity(0, {**LLAMA, "lm_head.weight": floats(6, 4),
+                                   "model.layers.0.self_attn.q_proj.weight": of("F8_E5M2", 4, 4),
+                                   "model.layers.0.self_attn.q_proj.weight_scale": floats(1)})
 # A scale per block, in a file of every length modulo the formats that the target draws.
 for extra in range(12):
     for rows, columns in ((1, 1), (2, 2), (3, 2), (5, 7)):

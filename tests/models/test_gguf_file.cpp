@@ -274,6 +274,18 @@ BOOST_AUTO_TEST_CASE(other_formats_and_versions_are_told_apart) {
   BOOST_TEST(mentions(refusal(b, errc::unsupported), "big-endian"));
 }
 
+BOOST_AUTO_TEST_CASE(types_that_were_withdrawn_are_named) {
+  for (const auto& [number, name] : std::vector<std::pair<std::uint32_t, const char*>>{
+           {4, "Q4_2"}, {31, "Q4_0_4_4"}, {33, "Q4_0_8_8"}, {36, "IQ4_NL_4_4"}, {38, "IQ4_NL_8_8"}}) {
+    gguf_builder b;
+    b.tensor("w", {256}, number, 0);
+    b.data = std::string(256, 'x');
+    const std::string said = refusal(b, errc::unsupported);
+    BOOST_TEST(mentions(said, name), said);
+    BOOST_TEST(mentions(said, "withdrawn"), said);
+  }
+}
+
 namespace {
 
 /// Part `index` (from 0) of `count`, as llama-gguf-split writes them: the first holds the metadata.
@@ -526,7 +538,7 @@ BOOST_AUTO_TEST_CASE(tensors_out_of_format_are_refused) {
   CHECK_REFUSED(with("t", {1ULL << 32, 1ULL << 32}, 0, 256), "below 2^48");
   CHECK_REFUSED(with("t", {32, huge / 32 + 2}, 8, 256), "below 2^48");
   CHECK_REFUSED(with("t", {1ULL << 47}, 0, 256), "the file is truncated or damaged");
-  CHECK_REFUSED(with("t", {4}, 4, 256), "type 4 is unknown");
+  CHECK_REFUSED(with("t", {4}, 99, 256), "type 99 is unknown");
   CHECK_REFUSED(with("t", {4}, ~0u, 256), "type 4294967295 is unknown");
   CHECK_REFUSED(with("t", {33}, 8, 256), "cannot be cut into the 32-element blocks of Q8_0");
   CHECK_REFUSED(with("t", {16, 2}, 3, 256), "cannot be cut into the 32-element blocks of Q4_1");

@@ -6,6 +6,7 @@
 #include "models/json_document.hpp"
 #include "models/model.hpp"
 #include "tests/models/shared_files.hpp"
+#include "tests/models/tiny_folder.hpp"
 
 #include <boost/json.hpp>
 #include <boost/test/unit_test.hpp>
@@ -14,6 +15,7 @@
 #include <filesystem>
 #include <functional>
 #include <set>
+#include <sstream>
 
 using namespace troupe;
 using namespace troupe::models;
@@ -66,6 +68,38 @@ bool refused(
   const bool found = message.find(what) != std::string::npos;
   if (!found) BOOST_TEST_MESSAGE("'" << message << "' does not say '" << what << "'");
   return found;
+}
+
+/// Everything that a configuration says, as text.
+std::string described(const model_config& c) {
+  std::ostringstream out;
+  out.precision(9);
+  const auto rope = [&](const rope_config& r) {
+    out << " rope " << r.dims << ' ' << static_cast<int>(r.pairs) << ' ' << r.base << ' ' << r.scale << ' '
+        << r.attention_factor << ' ' << r.original_context << ' ' << r.reach;
+    for (const auto* factors : {&r.factors, &r.long_factors})
+      for (const float x : *factors) out << ' ' << x;
+  };
+  out << c.architecture << ' ' << c.layers << ' ' << c.hidden << ' ' << c.intermediate << ' ' << c.heads
+      << ' ' << c.kv_heads << ' ' << c.head_dim << ' ' << c.vocab << ' ' << c.context << ' ' << c.rms_epsilon
+      << ' ' << c.tied_head << ' ' << c.text_half << " biases";
+  for (const auto& bias : {c.qkv_bias, c.output_bias, c.mlp_bias}) out << ' ' << (bias ? *bias : 2);
+  out << " norms " << static_cast<int>(c.norm_of_qk) << c.input_norms << c.output_norms << c.norms_add_one
+      << " fused " << c.fused_gate_up << " act " << static_cast<int>(c.activation) << " experts "
+      << c.experts.count << ' ' << c.experts.used << ' ' << c.experts.width << ' ' << c.experts.normalise
+      << " scales " << c.embedding_scale << ' ' << c.attention_scale << ' ' << c.attention_softcap << ' '
+      << c.residual_scale << ' ' << c.logit_scale << ' ' << c.logit_softcap;
+  rope(c.rope);
+  if (c.local_rope) rope(*c.local_rope);
+  for (const layer_kind& layer : c.layer_kinds)
+    out << " layer " << layer.window << ' ' << static_cast<int>(layer.rope) << ' ' << layer.experts;
+  return out.str();
+}
+
+/// The same, or why there is none.
+std::string outcome_of(const json::object& config) {
+  const auto read = read_model_config(config, "config.json");
+  return read ? described(*read) : read.error().message;
 }
 
 json::object yarn() {
@@ -122,7 +156,6 @@ BOOST_AUTO_TEST_CASE(keys_are_named_when_they_are_missing_wrong_or_out_of_range)
   }
   BOOST_TEST(refused("llama", {{"num_hidden_layers", UINT64_MAX}}, "num_hidden_layers", errc::bad_file));
   BOOST_TEST(refused("llama", {{"num_key_value_heads", 2}}, "evenly", errc::bad_file));
-  BOOST_TEST(refused("qwen3", {{"head_dim", {}, true}}, "'head_dim' is missing", errc::bad_file));
   BOOST_TEST(refused("llama", {{"hidden_act", "gelu"}}, "'hidden_act' is 'gelu'"));
   BOOST_TEST(refused("gemma2", {{"hidden_activation", "gelu"}}, "'hidden_activation' is 'gelu'"));
   BOOST_TEST(refused("gemma3", {{"use_bidirectional_attention", true}}, "use_bidirectional_attention"));
@@ -192,6 +225,44 @@ BOOST_AUTO_TEST_CASE(experts_of_qwen_are_in_the_layers_that_the_configuration_na
       refused("qwen3_moe", {{"shared_expert_intermediate_size", 8}}, "'shared_expert_intermediate_size'"));
 }
 
+BOOST_AUTO_TEST_CASE(a_key_that_is_left_out_means_what_transformers_takes_for_it) {
+  const auto all = read_json_object(TROUPE_TEST_DATA "/hf_defaults.json");
+  BOOST_REQUIRE_MESSAGE(all, all.error().message);
+  std::set<std::string_view> classes;
+  std::size_t compared = 0;
+  for (const auto& entry : fs::directory_iterator(TROUPE_TEST_DATA "/arch")) {
+    const std::string name = entry.path().filename().string();
+    const json::object as_committed = config_of(name);
+    if (as_committed.contains("text_config")) continue;
+    const std::string_view class_name(as_committed.at("architectures").as_array()[0].as_string());
+    classes.insert(find_hf_architecture(class_name)->hf_class);
+    const json::object& defaults = all->at(class_name).as_object();
+    json::object wide = as_committed; // as many heads as any default of the KV heads asks for
+    wide["num_attention_heads"] = 32;
+    wide["hidden_size"] = 512;
+    json::object windowed = as_committed;
+    windowed.erase("layer_types");
+    windowed["sliding_window"] = 16;
+    if (defaults.contains("use_sliding_window")) windowed["use_sliding_window"] = true;
+    for (const json::object& base : {as_committed, wide, windowed}) {
+      if (!read_model_config(base, "config.json")) continue; // it knows no window
+      for (const auto& [key, value] : base) {
+        const json::value* taken = defaults.if_contains(key);
+        if (taken == nullptr) continue; // of the file, not of the class
+        json::object without = base, with = base;
+        without.erase(key);
+        with[key] = *taken;
+        const std::string got = outcome_of(without);
+        if (got.find('\'' + std::string(key) + "' is missing") != std::string::npos) continue;
+        BOOST_TEST(got == outcome_of(with), name << " without " << key << ": " << got);
+        ++compared;
+      }
+    }
+  }
+  BOOST_TEST(classes.size() == architectures().size());
+  BOOST_TEST(compared > 300U);
+}
+
 BOOST_AUTO_TEST_CASE(rope_scaling_of_unknown_kind_is_refused_by_name) {
   const auto scaling = [](json::object object) { return change{"rope_scaling", std::move(object)}; };
   BOOST_TEST(refused("llama", {scaling({{"rope_type", "dynamic"}, {"factor", 2.0}})}, "'dynamic'"));
@@ -212,8 +283,75 @@ BOOST_AUTO_TEST_CASE(rope_scaling_of_unknown_kind_is_refused_by_name) {
       {scaling({{"rope_type", "linear"}, {"factor", 2.0}}),
        {"rope_parameters", json::object{{"rope_theta", 1e4}}}},
       "both", errc::bad_file));
+  BOOST_TEST(refused(
+      "llama",
+      {scaling({{"rope_type", "linear"}, {"factor", 2.0}}),
+       {"rope_parameters", json::object{{"rope_type", "linear"}, {"factor", 2.0}, {"rope_theta", 5e5}}}},
+      "both", errc::bad_file)); // transformers would take rope_scaling, and with it the base beside it
   BOOST_TEST(refused("llama", {{"partial_rotary_factor", 0.2}}, "even number", errc::bad_file)); // of 16: 3
   BOOST_TEST(accepted("llama", {scaling({{"type", "linear"}, {"factor", 2.0}})}).rope.scale == 2.0F);
+}
+
+BOOST_AUTO_TEST_CASE(rotary_settings_are_taken_from_wherever_published_files_have_them) {
+  const json::object linear{{"rope_type", "linear"}, {"factor", 2.0}};
+  const json::object with_base{{"rope_type", "linear"}, {"factor", 2.0}, {"rope_theta", 1e6}};
+  const auto rope = [](std::initializer_list<change> changes) { return accepted("llama", changes).rope; };
+  const rope_config expected = rope({{"rope_theta", 1e6}, {"rope_scaling", linear}});
+  BOOST_TEST(expected.base == 1e6F);
+  const change no_base{"rope_theta", {}, true};
+  BOOST_TEST((rope({no_base, {"rope_parameters", with_base}}) == expected));
+  BOOST_TEST((rope({{"rope_theta", 1e6}, {"rope_parameters", with_base}}) == expected));
+  BOOST_TEST((rope({{"rope_theta", 1e6}, {"rope_parameters", linear}}) == expected));    // beside it alone
+  BOOST_TEST((rope({{"rope_theta", 5e5}, {"rope_parameters", with_base}}) == expected)); // inside comes first
+  BOOST_TEST((rope({no_base, {"rope_scaling", with_base}}) == expected));
+  BOOST_TEST(
+      (rope({{"rope_theta", 1e6}, {"rope_scaling", linear}, {"rope_parameters", with_base}}) == expected));
+  BOOST_TEST(
+      (rope({{"rope_theta", 1e6}, {"rope_scaling", linear}, {"rope_parameters", linear}}) == expected));
+  BOOST_TEST(rope({no_base, {"rope_parameters", json::object{{"rope_type", "default"}}}}).base == 1e4F);
+  BOOST_TEST(accepted("smollm3", {no_base}).rope.base == 2e6F);
+}
+
+BOOST_AUTO_TEST_CASE(keys_that_old_programs_wrote_into_every_file_are_harmless) {
+  accepted(
+      "qwen3_moe", {{"tokenizer_class", "Qwen2Tokenizer"},
+                    {"_flash_attn_2_enabled", true},
+                    {"temperature", 0.7},
+                    {"top_p", 0.9},
+                    {"top_k", 50},
+                    {"do_sample", true},
+                    {"sep_token_id", 5},
+                    {"num_beams", 1},
+                    {"repetition_penalty", 1.0},
+                    {"finetuning_task", "x"},
+                    {"use_qk_norm", true}});
+  BOOST_TEST(refused("qwen3_moe", {{"use_qk_norm", false}}, "'use_qk_norm'"));
+  BOOST_TEST(refused("llama", {{"use_qk_norm", true}}, "'use_qk_norm'"));
+  BOOST_TEST(refused("llama", {{"is_encoder_decoder", true}}, "'is_encoder_decoder'"));
+}
+
+BOOST_AUTO_TEST_CASE(yarn_stretches_the_context_and_finds_its_original_where_transformers_does) {
+  const auto of = [](json::object scaling, std::initializer_list<change> more = {}) {
+    json::object config = changed("llama", more);
+    config["rope_scaling"] = std::move(scaling);
+    const auto read = read_model_config(config, "config.json");
+    BOOST_REQUIRE_MESSAGE(read, read.error().message);
+    return *read;
+  };
+  const json::object bare{{"rope_type", "yarn"}, {"factor", 4.0}};
+  BOOST_TEST(of(yarn()).context == 256U);                                    // 32 * 4 is less
+  BOOST_TEST(of(yarn(), {{"max_position_embeddings", 32}}).context == 128U); // as Qwen publishes it
+  BOOST_TEST(of(bare).context == 1024U);                                     // of 256
+  BOOST_TEST(
+      (of(bare).rope ==
+       of({{"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 256}}).rope));
+  json::object far = yarn();
+  far["original_max_position_embeddings"] = 200;
+  BOOST_TEST((of(far, {{"original_max_position_embeddings", 32}}).rope == of(yarn()).rope)); // beside wins
+  const model_config implied = of({{"rope_type", "yarn"}, {"original_max_position_embeddings", 64}});
+  BOOST_TEST(implied.context == 256U);
+  BOOST_TEST(
+      implied.rope.attention_factor == 0.1F * std::log(4.0F) + 1.0F, boost::test_tools::tolerance(1e-6F));
 }
 
 BOOST_AUTO_TEST_CASE(yarn_mixes_the_frequencies_as_the_paper_says) {
@@ -259,6 +397,55 @@ BOOST_AUTO_TEST_CASE(the_type_of_widened_weights_and_the_quantisation_are_read) 
   BOOST_TEST(says(
       quantised({{"quant_method", "fp8"}, {"weight_block_size", json::array{0, 1}}}), "weight_block_size"));
   BOOST_TEST(says(quantised({{"bits", 4}}), "quant_method"));
+  BOOST_TEST(
+      says(quantised({{"quant_method", "fp8"}, {"weight_rotation", "hadamard"}}), "'weight_rotation'"));
+  BOOST_TEST(quantised({{"quant_method", "fp8"},
+                        {"activation_scheme", "dynamic"},
+                        {"fmt", "e4m3"},
+                        {"modules_to_not_convert", json::array{"lm_head"}}})
+                 .has_value());
+}
+
+BOOST_AUTO_TEST_CASE(groups_of_compressed_tensors_are_read) {
+  const auto format = [](json::object weights, json::object more = {}) {
+    json::object quantisation{
+        {"quant_method", "compressed-tensors"},
+        {"format", "float-quantized"},
+        {"ignore", json::array{"lm_head"}},
+        {"quantization_status", "compressed"},
+        {"config_groups",
+         json::object{
+             {"group_0", json::object{
+                             {"targets", json::array{"Linear"}},
+                             {"weights", std::move(weights)},
+                             {"input_activations", json::object{{"num_bits", 8}, {"dynamic", true}}}}}}}};
+    for (auto& [key, value] : more) quantisation[key] = value;
+    return read_folder_format(changed("llama", {{"quantization_config", quantisation}}), "config.json");
+  };
+  const json::object plain{{"num_bits", 8}, {"type", "float"}, {"strategy", "channel"}, {"symmetric", true}};
+  const auto with = [&](const char* key, json::value value) {
+    json::object weights = plain;
+    weights[key] = std::move(value);
+    return weights;
+  };
+  const auto says = [](const auto& refused, const char* what) {
+    BOOST_REQUIRE(!refused);
+    BOOST_TEST_MESSAGE(refused.error().message);
+    return refused.error().message.find(what) != std::string::npos;
+  };
+  BOOST_REQUIRE(format(plain));
+  BOOST_TEST(format(plain)->block_rows == 128U);
+  BOOST_TEST(format(with("block_structure", json::array{64, 32}))->block_rows == 64U);
+  BOOST_TEST(format(with("block_structure", "64x32"))->block_columns == 32U);
+  BOOST_TEST(says(format(with("block_structure", "64")), "'block_structure'"));
+  BOOST_TEST(says(format(with("num_bits", 4)), "'num_bits'"));
+  BOOST_TEST(says(format(with("symmetric", false)), "'symmetric'"));
+  BOOST_TEST(says(format(with("rotation", 1)), "group_0: key 'rotation'"));
+  BOOST_TEST(says(format(plain, {{"transform_config", json::object{{"x", 1}}}}), "'transform_config.x'"));
+  BOOST_TEST(says(
+      format(plain, {{"sparsity_config", json::object{{"format", "sparse-24-bitmask"}}}}),
+      "sparsity_config"));
+  BOOST_TEST(format(plain, {{"sparsity_config", json::object{{"format", "dense"}}}}).has_value());
 }
 
 BOOST_AUTO_TEST_CASE(a_folder_is_checked_without_packing_it) {
@@ -296,6 +483,49 @@ BOOST_AUTO_TEST_CASE(what_a_model_needs_is_known_before_it_is_taken) {
   const auto refused = load_model(path, options);
   BOOST_REQUIRE(!refused);
   BOOST_TEST((refused.error().code == errc::no_memory));
+}
+
+namespace {
+
+/// A folder whose token 1 alone has keys far beyond the range of F16, and is none of those that are spread
+/// over the vocabulary.
+tiny_folder with_large_keys_of_token_1() {
+  tiny_folder made;
+  std::vector<float> table(32 * 8), keys(4 * 8);
+  for (std::size_t row = 0; row < 32; ++row) table[row * 8 + (row == 1 ? 0 : 1)] = 1;
+  for (std::size_t row = 0; row < 4; ++row) keys[row * 8] = 1e5F;
+  made.tensors["model.embed_tokens.weight"] = f32_tensor({32, 8}, table);
+  made.tensors["model.layers.0.self_attn.k_proj.weight"] = f32_tensor({4, 8}, keys);
+  made.tensors["model.layers.0.input_layernorm.weight"] = f32_tensor({8}, std::vector<float>(8, 1.0F));
+  return made;
+}
+
+kernels::kv_type kv_of(const tiny_folder& made, const char* generation, std::optional<token_id> bos) {
+  const temporary_folder disk;
+  made.write(disk);
+  if (generation != nullptr) disk.write("generation_config.json", generation);
+  model_options options;
+  options.bos = bos;
+  const auto loaded = load_model(disk.path(), options);
+  BOOST_REQUIRE_MESSAGE(loaded, loaded.error().message);
+  return (*loaded)->plan.kv;
+}
+
+} // namespace
+
+BOOST_AUTO_TEST_CASE(the_cache_of_a_folder_is_chosen_with_its_bos) {
+  using kernels::kv_type;
+  tiny_folder made = with_large_keys_of_token_1();
+  BOOST_TEST((kv_of(made, nullptr, std::nullopt) == kv_type::f16)); // nothing says that token 1 is BOS
+  BOOST_TEST((kv_of(made, nullptr, 1) == kv_type::bf16));           // the tokenizer does
+  BOOST_TEST((kv_of(made, R"({"bos_token_id": 1})", std::nullopt) == kv_type::bf16));
+  BOOST_TEST((kv_of(made, R"({"bos_token_id": [1, 2]})", std::nullopt) == kv_type::bf16));
+  made.config["bos_token_id"] = 1;
+  BOOST_TEST((kv_of(made, nullptr, std::nullopt) == kv_type::bf16));
+  BOOST_TEST((kv_of(made, R"({"bos_token_id": 2})", std::nullopt) == kv_type::bf16));
+  BOOST_TEST((kv_of(made, nullptr, 2) == kv_type::f16)); // the tokenizer's comes first
+  made.config["bos_token_id"] = 1000;                    // no row of the embedding
+  BOOST_TEST((kv_of(made, nullptr, std::nullopt) == kv_type::f16));
 }
 
 BOOST_AUTO_TEST_CASE(a_folder_without_its_files_is_told_by_name) {

@@ -2,7 +2,7 @@
 #include "models/model.hpp"
 
 #include "plugins/host/scheme_registry.hpp"
-#include "tests/models/gguf_builder.hpp"
+#include "tests/models/llama_file.hpp"
 
 #include <boost/test/unit_test.hpp>
 
@@ -15,66 +15,18 @@ using namespace troupe::models::test;
 
 namespace {
 
-/// A whole Llama file of one layer, every part of which a test may leave out or bend.
-struct llama_file {
-  std::map<std::string, std::uint32_t> numbers{
-      {"llama.block_count", 1},           {"llama.context_length", 64},
-      {"llama.embedding_length", 8},      {"llama.feed_forward_length", 12},
-      {"llama.attention.head_count", 2},  {"llama.attention.head_count_kv", 1},
-      {"tokenizer.ggml.bos_token_id", 0}, {"tokenizer.ggml.eos_token_id", 1}};
-  std::map<std::string, float> reals{{"llama.attention.layer_norm_rms_epsilon", 1e-5F}};
-  std::map<std::string, bool> flags;
-  std::map<std::string, std::string> texts{
-      {"general.architecture", "llama"}, {"tokenizer.ggml.model", "gpt2"}, {"tokenizer.ggml.pre", "gpt-2"}};
-  std::map<std::string, std::vector<std::uint64_t>> tensors{
-      {"token_embd.weight", {8, 3}},      {"output_norm.weight", {8}},
-      {"blk.0.attn_norm.weight", {8}},    {"blk.0.ffn_norm.weight", {8}},
-      {"blk.0.attn_q.weight", {8, 8}},    {"blk.0.attn_k.weight", {8, 4}},
-      {"blk.0.attn_v.weight", {8, 4}},    {"blk.0.attn_output.weight", {8, 8}},
-      {"blk.0.ffn_gate.weight", {8, 12}}, {"blk.0.ffn_up.weight", {8, 12}},
-      {"blk.0.ffn_down.weight", {12, 8}}};
-  std::map<std::string, float> scales;    ///< of tensors whose numbers are larger than usual
-  std::map<std::string, ggml_type> types; ///< of tensors that are not F32; their blocks are all zero
-  std::vector<std::string> tokens{"a", "b", "c"};
-
-  std::string bytes() const {
-    gguf_builder file;
-    for (const auto& [key, value] : texts) file.text(key, value);
-    for (const auto& [key, value] : numbers) file.u32(key, value);
-    for (const auto& [key, value] : reals) file.value(key, 6, raw(value));
-    for (const auto& [key, value] : flags) file.value(key, 7, std::string(1, value ? '\1' : '\0'));
-    std::string encoded;
-    for (const auto& token : tokens) encoded += raw_string(token);
-    file.array("tokenizer.ggml.tokens", 8, tokens.size(), encoded);
-    for (const auto& [name, ne] : tensors) {
-      std::uint64_t elements = 1;
-      for (const std::uint64_t extent : ne) elements *= extent;
-      std::string data;
-      if (types.contains(name)) {
-        const ggml_type_info& info = type_info(types.at(name));
-        file.add(name, ne, info.type, std::string(elements / info.block_elements * info.block_bytes, '\0'));
-        continue;
-      }
-      const float scale = scales.contains(name) ? scales.at(name) : 0.01F;
-      for (std::uint64_t i = 0; i < elements; ++i) data += raw(scale * static_cast<float>(i % 17));
-      file.add(name, ne, ggml_type::f32, data);
-    }
-    return file.bytes();
-  }
-
-  result<std::shared_ptr<const model>> load(const model_options& options = {}) const {
-    const std::string all = bytes();
-    const auto file = gguf_file::parse(as_bytes(all), "test.gguf");
-    BOOST_REQUIRE_MESSAGE(file, file.error().message);
-    return load_model(*file, options);
-  }
-};
+result<std::shared_ptr<const model>> load(const llama_file& written, const model_options& options = {}) {
+  const std::string all = written.bytes();
+  const auto file = gguf_file::parse(as_bytes(all), "test.gguf");
+  BOOST_REQUIRE_MESSAGE(file, file.error().message);
+  return load_model(*file, options);
+}
 
 /// Bends a file and returns the error's text, which starts with the file's name.
 std::string refusal(const std::function<void(llama_file&)>& bend, errc code = errc::bad_file) {
   llama_file file;
   bend(file);
-  const auto loaded = file.load();
+  const auto loaded = load(file);
   BOOST_REQUIRE(!loaded);
   BOOST_TEST((loaded.error().code == code), loaded.error().message);
   BOOST_TEST(loaded.error().message.starts_with("test.gguf"));
@@ -92,7 +44,7 @@ bool mentions(const std::string& message, std::string_view what) {
 BOOST_AUTO_TEST_SUITE(model_files)
 
 BOOST_AUTO_TEST_CASE(a_whole_file_becomes_a_program) {
-  const auto loaded = llama_file{}.load();
+  const auto loaded = load(llama_file{});
   BOOST_REQUIRE_MESSAGE(loaded, loaded.error().message);
   const model& m = **loaded;
   BOOST_TEST(m.config.layers == 1U);
@@ -125,7 +77,7 @@ BOOST_AUTO_TEST_CASE(matrices_of_several_block_types_make_one_model) {
   BOOST_REQUIRE(plugins::add_built_in_schemes(schemes));
   model_options options;
   options.find_scheme = [&](std::string_view id) { return schemes.find(id); };
-  const auto loaded = file.load(options);
+  const auto loaded = load(file, options);
   BOOST_REQUIRE_MESSAGE(loaded, loaded.error().message);
   const layer_weights& layer = (*loaded)->weights.layers[0];
   const auto id = [](const shared_weight& weight) { return std::string_view(weight->scheme->id); };
@@ -138,7 +90,7 @@ BOOST_AUTO_TEST_CASE(matrices_of_several_block_types_make_one_model) {
   BOOST_TEST(id(layer.up) == "gguf.mxfp4");
   BOOST_TEST(id(layer.down) == "gguf.q8_0");
   file.types["blk.0.attn_v.weight"] = number(12);
-  const auto merged = file.load(options);
+  const auto merged = load(file, options);
   BOOST_REQUIRE_MESSAGE(merged, merged.error().message);
   BOOST_TEST((*merged)->weights.layers[0].qkv.size() == 1U);
 }
@@ -146,7 +98,7 @@ BOOST_AUTO_TEST_CASE(matrices_of_several_block_types_make_one_model) {
 BOOST_AUTO_TEST_CASE(the_reference_path_keeps_its_cache_in_single_precision) {
   model_options options;
   options.reference = true;
-  const auto loaded = llama_file{}.load(options);
+  const auto loaded = load(llama_file{}, options);
   BOOST_REQUIRE(loaded);
   BOOST_TEST(((*loaded)->program->kv.type == kernels::kv_type::f32));
   BOOST_TEST((*loaded)->program->kv.bytes_per_block() == 2U * 32 * 4 * 4);
@@ -160,7 +112,7 @@ BOOST_AUTO_TEST_CASE(the_cache_is_bf16_where_keys_or_values_would_leave_the_rang
     file.scales["blk.0.attn_norm.weight"] = 1.0F;
     model_options options;
     options.kv = asked;
-    const auto loaded = file.load(options);
+    const auto loaded = load(file, options);
     BOOST_REQUIRE_MESSAGE(loaded, loaded.error().message);
     BOOST_TEST(((*loaded)->program->kv.type == (*loaded)->plan.kv));
     return (*loaded)->plan.kv;
@@ -266,7 +218,7 @@ BOOST_AUTO_TEST_CASE(what_the_computation_would_leave_out_is_refused) {
   fine.numbers["llama.expert_count"] = 0; // says that there are none
   fine.reals["llama.attention.clamp_kqv"] = 0.0F;
   fine.flags["llama.attention.causal"] = true;
-  BOOST_TEST(fine.load().has_value());
+  BOOST_TEST(load(fine).has_value());
 }
 
 BOOST_AUTO_TEST_CASE(biases_of_a_llama_file_are_taken_where_they_are) {
@@ -289,11 +241,11 @@ BOOST_AUTO_TEST_CASE(one_matrix_of_q_k_and_v_is_taken_as_it_is) {
   for (const char* name : {"blk.0.attn_q.weight", "blk.0.attn_k.weight", "blk.0.attn_v.weight"})
     file.tensors.erase(name);
   file.tensors["blk.0.attn_qkv.weight"] = {8, 16};
-  const auto loaded = file.load();
+  const auto loaded = load(file);
   BOOST_REQUIRE_MESSAGE(loaded, loaded.error().message);
   BOOST_TEST((*loaded)->weights.layers[0].qkv.size() == 1U);
   file.tensors["blk.0.attn_qkv.weight"] = {8, 15};
-  const auto wrong = file.load();
+  const auto wrong = load(file);
   BOOST_REQUIRE(!wrong);
   BOOST_TEST(mentions(wrong.error().message, "blk.0.attn_qkv.weight"));
 }
@@ -327,6 +279,18 @@ BOOST_AUTO_TEST_CASE(experts_of_a_llama_file_are_described_and_checked) {
         f.numbers.erase("llama.expert_used_count");
       }),
       "llama.expert_used_count"));
+  const auto old = refusal(
+      [&](auto& f) {
+        experts(f);
+        for (const char* name : {"ffn_gate", "ffn_up", "ffn_down"}) {
+          const std::string stem = std::string("blk.0.") + name;
+          f.tensors.erase(stem + "_exps.weight");
+          for (int e = 0; e < 4; ++e) f.tensors[stem + '.' + std::to_string(e) + ".weight"] = {8, 12};
+        }
+      },
+      errc::unsupported);
+  BOOST_TEST(mentions(old, "'blk.0.ffn_gate.0.weight'"));
+  BOOST_TEST(mentions(old, "old converter"));
   llama_file file;
   experts(file);
   const std::string all = file.bytes();
@@ -337,11 +301,19 @@ BOOST_AUTO_TEST_CASE(experts_of_a_llama_file_are_described_and_checked) {
 
 BOOST_AUTO_TEST_CASE(the_vocabulary_and_the_table_must_fit) {
   BOOST_TEST(mentions(refusal([](auto& f) { f.numbers["llama.vocab_size"] = 4; }), "llama.vocab_size"));
-  const auto message = refusal([](auto& f) { f.tokens = {"a", "b", "c", "d"}; });
-  BOOST_TEST(mentions(message, "4 tokens"));
+  llama_file longer; // its last two tokens cannot be fed
+  longer.tokens = {"a", "b", "c", "d", "e"};
+  const auto more = load(longer);
+  BOOST_REQUIRE_MESSAGE(more, more.error().message);
+  BOOST_TEST(tokens_without_row((*more)->vocabulary, (*more)->config.vocab) == "2 tokens ('d' 3, 'e' 4)");
+  const std::vector<token_id> known{0, 2}, lacking{0, 3}, nameless{9};
+  BOOST_TEST(check_rows((*more)->vocabulary, known, 3).has_value());
+  BOOST_TEST(mentions(check_rows((*more)->vocabulary, lacking, 3).error().message, "token 3 ('d')"));
+  BOOST_TEST(mentions(check_rows((*more)->vocabulary, nameless, 3).error().message, "token 9 "));
+  BOOST_TEST(tokens_without_row((*more)->vocabulary, 5).empty());
   llama_file padded;
   padded.tensors["token_embd.weight"] = {8, 5}; // a padded table is fine
-  const auto loaded = padded.load();
+  const auto loaded = load(padded);
   BOOST_REQUIRE_MESSAGE(loaded, loaded.error().message);
   BOOST_TEST((*loaded)->config.vocab == 5U);
 }
@@ -349,7 +321,7 @@ BOOST_AUTO_TEST_CASE(the_vocabulary_and_the_table_must_fit) {
 BOOST_AUTO_TEST_CASE(a_head_of_its_own_is_used) {
   llama_file file;
   file.tensors["output.weight"] = {8, 3};
-  const auto loaded = file.load();
+  const auto loaded = load(file);
   BOOST_REQUIRE(loaded);
   BOOST_TEST(!(*loaded)->config.tied_head);
   BOOST_TEST((*loaded)->weights.head != (*loaded)->weights.embedding);
@@ -373,7 +345,7 @@ BOOST_AUTO_TEST_CASE(linear_scaling_is_read_as_llama_cpp_reads_it) {
     llama_file file;
     if (type != nullptr) file.texts["llama.rope.scaling.type"] = type;
     for (const auto& [key, value] : reals) file.reals[key] = value;
-    const auto loaded = file.load();
+    const auto loaded = load(file);
     BOOST_REQUIRE_MESSAGE(loaded, loaded.error().message);
     return (*loaded)->config.rope.scale;
   };
@@ -388,13 +360,74 @@ BOOST_AUTO_TEST_CASE(linear_scaling_is_read_as_llama_cpp_reads_it) {
       refusal([](auto& f) { f.reals["llama.rope.scale_linear"] = -1.0F; }), "llama.rope.scale_linear"));
 }
 
+BOOST_AUTO_TEST_CASE(keys_that_llama_cpp_needs_are_needed) {
+  BOOST_TEST(mentions(
+      refusal([](auto& f) { f.reals.erase("llama.attention.layer_norm_rms_epsilon"); }),
+      "key 'llama.attention.layer_norm_rms_epsilon' is missing"));
+  BOOST_TEST(mentions(
+      refusal([](auto& f) { f.texts["general.architecture"] = "granite"; }),
+      "key 'granite.logit_scale' is missing"));
+}
+
+BOOST_AUTO_TEST_CASE(a_granite_file_that_says_so_rotates_nothing) {
+  llama_file file;
+  file.texts["general.architecture"] = "granite";
+  file.reals["llama.logit_scale"] = 2;
+  const auto rope_of = [&] {
+    const auto loaded = load(file);
+    BOOST_REQUIRE_MESSAGE(loaded, loaded.error().message);
+    return (*loaded)->config.layer(0).rope;
+  };
+  BOOST_TEST((rope_of() == rope_choice::global));
+  file.flags["llama.rope.scaling.finetuned"] = true;
+  BOOST_TEST((rope_of() == rope_choice::global));
+  file.flags["llama.rope.scaling.finetuned"] = false; // llama.cpp, src/models/granite.cpp
+  BOOST_TEST((rope_of() == rope_choice::none));
+  llama_file other; // elsewhere the key only tells how the model was made
+  other.flags["llama.rope.scaling.finetuned"] = false;
+  const auto loaded = load(other);
+  BOOST_REQUIRE(loaded);
+  BOOST_TEST(((*loaded)->config.layer(0).rope == rope_choice::global));
+}
+
+BOOST_AUTO_TEST_CASE(longrope_without_its_tensors_is_refused) {
+  const auto longrope = [](llama_file& f) {
+    f.texts["llama.rope.scaling.type"] = "longrope";
+    f.numbers["llama.rope.scaling.original_context_length"] = 32;
+  };
+  BOOST_TEST(mentions(refusal(longrope), "rope_factors_long.weight"));
+  llama_file file;
+  longrope(file);
+  file.tensors["rope_factors_short.weight"] = file.tensors["rope_factors_long.weight"] = {2};
+  file.contents["rope_factors_short.weight"] = raw(1.0F) + raw(1.5F);
+  file.contents["rope_factors_long.weight"] = raw(2.0F) + raw(3.0F);
+  const auto loaded = load(file);
+  BOOST_TEST(loaded.has_value(), (loaded ? "" : loaded.error().message));
+}
+
+BOOST_AUTO_TEST_CASE(a_gemma3_file_without_a_window_has_global_layers_only) {
+  llama_file file;
+  file.texts["general.architecture"] = "gemma3";
+  const auto kind_of = [&] {
+    const std::string all = file.bytes();
+    const auto config = read_model_config(gguf_file::parse(as_bytes(all), "test.gguf").value());
+    BOOST_REQUIRE_MESSAGE(config, config.error().message);
+    return config->layer(0);
+  };
+  BOOST_TEST(kind_of().window == 0U); // as llama.cpp, src/models/gemma3.cpp
+  BOOST_TEST((kind_of().rope == rope_choice::global));
+  file.numbers["llama.attention.sliding_window"] = 16;
+  BOOST_TEST(kind_of().window == 16U);
+  BOOST_TEST((kind_of().rope == rope_choice::local));
+}
+
 BOOST_AUTO_TEST_CASE(converted_layers_name_what_cannot_be_converted) {
   model_options options;
   options.layer_scheme = "dense.f16";
   llama_file file;
-  BOOST_TEST(file.load(options).has_value());
+  BOOST_TEST(load(file, options).has_value());
   file.scales["blk.0.ffn_up.weight"] = 1e6F;
-  const auto loaded = file.load(options);
+  const auto loaded = load(file, options);
   BOOST_REQUIRE(!loaded);
   BOOST_TEST((loaded.error().code == errc::bad_file));
   BOOST_TEST(mentions(loaded.error().message, "layer 0, ffn_up"), loaded.error().message);
@@ -402,7 +435,7 @@ BOOST_AUTO_TEST_CASE(converted_layers_name_what_cannot_be_converted) {
 }
 
 BOOST_AUTO_TEST_CASE(a_decoder_refuses_weights_of_another_shape_or_scheme) {
-  const auto loaded = llama_file{}.load();
+  const auto loaded = load(llama_file{});
   BOOST_REQUIRE(loaded);
   auto weights = (*loaded)->weights;
   execution_plan plan;

@@ -312,7 +312,12 @@ BOOST_AUTO_TEST_CASE(shards_must_fit_their_index) {
   BOOST_TEST(folder->tensors().size() == 2U);
 
   disk.write(index, "{\"weight_map\":{\"a\":\"one.safetensors\",\"b\":\"three.safetensors\"}}");
-  BOOST_TEST(says(refusal(errc::not_found), "three.safetensors"));
+  BOOST_TEST(says(
+      refusal(errc::not_found), "index.json: lists 2 files, of which 1 is not there: three.safetensors"));
+  disk.write(
+      index, R"({"weight_map":{"a":"one.safetensors","b":"three.safetensors","c":"four.safetensors"}})");
+  BOOST_TEST(
+      says(refusal(errc::not_found), "lists 3 files, of which 2 are not there: four.safetensors, ..."));
   disk.write(index, "{\"weight_map\":{\"a\":\"one.safetensors\",\"c\":\"two.safetensors\"}}");
   BOOST_TEST(says(refusal(), "tensor 'b' is not in the index"));
   disk.write(index, "{\"weight_map\":{\"a\":\"one.safetensors\",\"c\":\"one.safetensors\"}}");

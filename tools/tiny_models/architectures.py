@@ -269,6 +269,37 @@ GEMMA3 = without("hidden_act")(
            hidden_activation="gelu_pytorch_tanh", rope_theta=1000000.0, rope_local_base_freq=10000.0,
            rope_scaling={"rope_type": "linear", "factor": 8.0}, query_pre_attn_scalar=40, sliding_window=WINDOW,
            sliding_window_pattern=6, bos_token_id=2, eos_token_id=[1, 106], pad_token_id=0))  # yapf: disable
+# As published: without what Gemma3TextConfig takes by default (KV heads, context, bases, scale, activation).
+GEMMA3_VISION = {
+    "architectures": ["Gemma3ForConditionalGeneration"],
+    "model_type": "gemma3",
+    "text_config": {
+        "model_type": "gemma3_text", "vocab_size": VOCABULARY, "hidden_size": 32, "intermediate_size": 48,
+        "num_hidden_layers": 2, "num_attention_heads": 4, "head_dim": 16, "sliding_window": WINDOW,
+        "sliding_window_pattern": 2, "rope_scaling": {"rope_type": "linear", "factor": 8.0},
+    },
+    "vision_config": {
+        "model_type": "siglip_vision_model", "hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1,
+        "num_attention_heads": 1, "image_size": 8, "patch_size": 4, "vision_use_head": False,
+    },
+    "mm_tokens_per_image": 4,
+    "image_token_index": 0,
+    "boi_token_index": 0,
+    "eoi_token_index": 0,
+    "tie_word_embeddings": True,
+    "bos_token_id": 2,
+    "eos_token_id": [1, 106],
+    "pad_token_id": 0,
+    "initializer_range": 0.02,
+    "torch_dtype": "float32",
+}  # yapf: disable
+
+
+def text_changed(**values):
+    """The same change inside of text_config."""
+    return lambda config: {**config, "text_config": {**config["text_config"], **values}}
+
+
 PHI3 = common("phi3", "Phi3ForCausalLM", intermediate_size=64, rope_scaling=None, sliding_window=WINDOW,
               original_max_position_embeddings=256, pad_token_id=0)  # yapf: disable
 LONGROPE = common("phi3", "Phi3ForCausalLM", intermediate_size=64, partial_rotary_factor=0.75,
@@ -332,6 +363,9 @@ MODELS = {
         "bias of k": Feature(model=fill("k_proj.bias", 0)), "bias of v": Feature(model=fill("v_proj.bias", 0)),
         "window stated but unused": Feature(config=changed(use_sliding_window=True, max_window_layers=0)),
     }),
+    "qwen2_window": Model({**QWEN2, "hidden_size": 24, "intermediate_size": 32, "use_sliding_window": True}, {
+        **WINDOW_OFF, "window from max_window_layers on": Feature(config=changed(max_window_layers=0)),
+    }, gguf=False),
     "qwen2_bf16": Model({**QWEN2, "torch_dtype": "bfloat16"}, {}, dtype="bfloat16", gguf=False),
     "qwen3": Model(QWEN3, {**PAIRS, **ROPE_BASE, **QK_NORM}),
     "gemma2": Model(GEMMA2, {
@@ -351,6 +385,15 @@ MODELS = {
     }, gguf_config={"query_pre_attn_scalar": 24},
         gguf_note="a GGUF file has no query_pre_attn_scalar: the scale is 1/sqrt(head size), but for 62 layers "
                   "(the 27B model) 1/sqrt(width / heads)"),
+    "gemma3_vision": Model(GEMMA3_VISION, {
+        **QK_NORM,
+        "window": Feature(config=text_changed(sliding_window=1000)),
+        "KV heads": Feature(model=fill("k_proj.weight", 0)),
+        "RoPE base of global layers": Feature(config=text_changed(rope_theta=10000.0)),
+        "RoPE base of local layers": Feature(config=text_changed(rope_local_base_freq=1000000.0)),
+        "RoPE scaling of global layers": Feature(config=text_changed(rope_scaling=None)),
+        "query_pre_attn_scalar": Feature(config=text_changed(query_pre_attn_scalar=16)),
+    }, gguf=False),
     "phi3": Model(PHI3, {
         **WINDOW_OFF, "gate before up": Feature(model=swap_halves("gate_up_proj")),
         "key before value": Feature(model=swap_key_value),
