@@ -156,6 +156,8 @@ engine_state::opening engine_state::opening_of(prompt& taken, const request& ask
   one.digest = prompt_digest(taken);
   one.score_prompt = asked.echo && asked.logprobs;
   one.continues = !std::holds_alternative<chat_prompt>(taken);
+  if (const auto* text = std::get_if<std::string>(&taken); text != nullptr && asked.echo)
+    one.given = std::make_shared<const std::string>(*text);
   one.text = std::make_shared<const held_prompt>(std::move(taken), prompt_backlog_);
   return one;
 }
@@ -177,7 +179,8 @@ result<void> engine_state::open(opening what, std::shared_ptr<stream_state> clie
   o.slow_consumer = std::chrono::milliseconds(options.slow_consumer_ms);
   o.model = host->info.name;
   o.system_fingerprint = host->info.system_fingerprint;
-  auto text = host->make_text(asked.stop, !asked.skip_special_tokens, what.continues);
+  auto text =
+      host->make_text({asked.stop, !asked.skip_special_tokens, what.continues, std::move(what.given)});
   live.text = std::move(what.text);
   if (!options.trace_dir.empty() && most_tokens(asked) > 0) { // else there is nothing to reproduce
     live.trace = std::make_unique<request_trace>();

@@ -130,7 +130,8 @@ struct engine_state final : stream_owner, actors::cast_listener, std::enable_sha
     std::shared_ptr<const held_prompt> text;
     std::uint64_t digest = 0; ///< of the prompt
     bool score_prompt = false;
-    bool continues = false; ///< the answer goes on with the prompt's text, see model_host::make_text
+    bool continues = false;                   ///< actors::text_options::continues
+    std::shared_ptr<const std::string> given; ///< actors::text_options::given
   };
 
   void loaded(host_result what);

@@ -47,9 +47,8 @@ class file_host final : public model_host {
   std::string detokenize(std::span<const std::int32_t> ids, bool special) const override {
     return models::detokenize(*tokenizer, ids, special);
   }
-  std::unique_ptr<actors::token_text>
-  make_text(std::span<const std::string> stops, bool show_special, bool continues) const override {
-    return actors::make_token_text(*tokenizer, stops, show_special, continues);
+  std::unique_ptr<actors::token_text> make_text(const actors::text_options& how) const override {
+    return actors::make_token_text(*tokenizer, how);
   }
 
   result<models::jinja::rendered_text> apply_template(const chat_prompt& what) const;

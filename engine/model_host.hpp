@@ -31,10 +31,8 @@ class model_host {
   virtual result<std::string> render(const chat_prompt& chat) const = 0;
   virtual result<std::vector<std::int32_t>> tokenize(std::string_view text, bool special, bool bos) const = 0;
   virtual std::string detokenize(std::span<const std::int32_t> ids, bool special) const = 0;
-  /// Detokeniser and stop strings of one request; lives no longer than this host. `continues`: the answer
-  /// goes on with the prompt's text, so that its first word keeps its space.
-  virtual std::unique_ptr<actors::token_text>
-  make_text(std::span<const std::string> stops, bool show_special, bool continues) const = 0;
+  /// Detokeniser and stop strings of one request; lives no longer than this host.
+  virtual std::unique_ptr<actors::token_text> make_text(const actors::text_options& how) const = 0;
 
   memory_plan memory;
   model_info info;
@@ -47,9 +45,9 @@ class model_host {
 
 using host_result = result<std::shared_ptr<const model_host>>;
 
-/// Loads a GGUF file or a Hugging Face folder for this machine. Blocks for as long as the disk and the packing take.
-/// Thread: any but the caller's I/O thread.
-/// Errors: bad_config, not_found, io, bad_file, unsupported, no_memory; shutdown soon after `stop` is asked.
+/// Loads a GGUF file or a Hugging Face folder for this machine. Blocks for as long as the disk and the
+/// packing take. Thread: any but the caller's I/O thread. Errors: bad_config, not_found, io, bad_file,
+/// unsupported, no_memory; shutdown soon after `stop` is asked.
 host_result load_model_host(const engine_options& options, std::stop_token stop);
 
 /// Bytes of text that may wait to be tokenised before more is refused; one prompt may be larger.
