@@ -52,7 +52,9 @@ int replay_command(const std::vector<std::string>& words) {
   options.positional("TRACE", path, "the trace file", true);
   constexpr std::string_view groups[] = {"engine", "log"};
   std::string model;
-  options.option("-m,--model", model, "GGUF file or catalogue name instead of the one in the trace");
+  options.option(
+      "-m,--model", model,
+      "GGUF file, Hugging Face folder or catalogue name instead of the one in the trace");
   all.model.path = config::settings{}.model.path;
   options.settings(all, groups);
   if (!options.parse(words)) return 0;
