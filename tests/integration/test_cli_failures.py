@@ -223,6 +223,43 @@ class Files(ProgramTest):
         content = self.good.replace(b"tokenizer.ggml.tokens", b"tokenizer.ggml.tokenz", 1)
         self.fails(1, "inspect", self.file(content), says=["hostile.gguf", "tokenizer"])
 
+    def test_what_can_be_read_of_a_model_that_cannot_be_run_is_told(self):
+        unknown = self.file(self.good.replace(b"llama", b"lllma"))
+        done = troupe("inspect", unknown)
+        self.assertEqual(done.returncode, 1)
+        text = done.stdout.decode()
+        for part in ("architecture   lllma, cannot be run", "parameters", "tokenizer      512 tokens", "chat template  174 B"):
+            self.assertIn(part, text)
+        self.assertEqual(len(done.stderr.splitlines()), 1)
+        self.assertIn(b"'lllma' is not supported", done.stderr)
+
+    def test_a_file_of_a_vocabulary_only_is_no_failure(self):
+        content = bytearray(self.good)
+        struct.pack_into("<Q", content, 8, 0)  # no tensors, and none of their entries
+        tensors, _ = layout(self.good)
+        first = min(entry.shape_at for entry in tensors.values())  # behind name and rank
+        name = next(name for name, entry in tensors.items() if entry.shape_at == first)
+        done = troupe("inspect", self.file(bytes(content[:first - 4 - len(name) - 8])))
+        self.assertEqual((done.returncode, done.stderr), (0, b""))
+        for part in (b"architecture   llama", b"holds a vocabulary only", b"tokenizer      512 tokens", b"chat template  174 B"):
+            self.assertIn(part, done.stdout)
+        self.assertNotIn(b"parameters", done.stdout)
+
+    def test_folders_are_told_of_in_the_same_way(self):
+        tokenizer = (ROOT / "tests" / "data" / "tokenizers_tiny" / "spm_bpe.json").read_bytes()
+        (self.folder / "tokenizer.json").write_bytes(tokenizer)
+        done = troupe("inspect", self.folder)
+        self.assertEqual((done.returncode, done.stderr), (0, b""))
+        self.assertIn(b"holds a vocabulary only", done.stdout)
+        self.assertIn(b"tokenizer      517 tokens", done.stdout)
+        (self.folder / "chat_template.jinja").write_text("{{ messages }}", encoding="utf-8")
+        (self.folder / "config.json").write_text('{"model_type": "mamba9", "architectures": ["Mamba9"]}', encoding="utf-8")
+        done = troupe("inspect", self.folder)
+        self.assertEqual((done.returncode, len(done.stderr.splitlines())), (1, 1))
+        self.assertIn(b"Mamba9", done.stderr)
+        for part in (b"architecture   mamba9, cannot be run", b"tokenizer      517 tokens", b"chat template  14 B"):
+            self.assertIn(part, done.stdout)
+
     def test_scales_that_are_not_numbers_are_refused_by_name(self):
         tensors, data = layout(self.good)
         content = bytearray(self.good)
