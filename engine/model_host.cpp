@@ -153,7 +153,17 @@ forecast_load(const engine_options& options, const models::load_forecast& needs,
       "memory forecast: weights {}, KV {} per token, {} for one sequence of {}; {} available",
       human_bytes(needs.weight_bytes), human_bytes(needs.kv_position_bytes),
       human_bytes(needs.kv_position_bytes * context), context, human_bytes(available));
-  if (needs.weight_bytes <= available) return {};
+  if (needs.weight_bytes <= available) {
+    const std::uint64_t left = available - needs.weight_bytes;
+    if (options.kv_memory_bytes <= left) return {}; // the exact plan comes with the model
+    return error{
+        errc::no_memory,
+        "kv-memory is " + human_bytes(options.kv_memory_bytes) + ", and beside the weights (" +
+            human_bytes(needs.weight_bytes) + ") " + human_bytes(left) +
+            " are available: lower it, or leave it out to have it chosen",
+        {},
+        0};
+  }
   return error{
       errc::no_memory,
       options.model_path + ": " + human_bytes(needs.weight_bytes) + " of weights, " + human_bytes(available) +
