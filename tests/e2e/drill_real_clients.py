@@ -19,10 +19,10 @@ from client.answer import http_ask
 MESSAGES = [{"role": "system", "content": "You are brief."}, {"role": "user", "content": "Name a colour."}]
 EXTRA = {"ignore_eos": True, "return_token_ids": True}
 ERRORS = [
-    ({"max_tokens": 0}, openai.BadRequestError, "bad_request", "max_tokens"),
+    ({"max_tokens": -1}, openai.BadRequestError, "bad_request", "max_tokens"),
     ({"temperature": 9}, openai.BadRequestError, "bad_request", "temperature"),
     ({"extra_body": {"nonsense": 1}}, openai.BadRequestError, "bad_request", "nonsense"),
-    ({"n": 2}, openai.BadRequestError, "unsupported", "n"),
+    ({"n": 17}, openai.BadRequestError, "bad_request", "n"),
     ({"prompt": [1] * 20000}, openai.BadRequestError, "context_length_exceeded", None),
     ({"model": "another"}, openai.NotFoundError, "not_found", "model"),
 ]
