@@ -23,6 +23,10 @@ void split_bias(const std::vector<logit_bias>& asked, request_options& o) {
     o.sampling.bias = std::make_shared<const std::vector<kernels::token_bias>>(std::move(added));
 }
 
+scored_token scored(std::int32_t token, float logprob, const token_name& name) {
+  return {token, logprob, std::string(name.bytes), name.shown};
+}
+
 } // namespace
 
 std::uint32_t estimated_tokens(const prompt& what) noexcept {
@@ -150,10 +154,6 @@ bool request_core::has_all_of(const sequence_finished& end) const noexcept {
   return tokens_seen_ >= end.completion_tokens && scores_seen_ >= end.scored_tokens;
 }
 
-scored_token request_core::name_of(std::int32_t token, float logprob) const {
-  return {token, logprob, std::string(text_->bytes_of(token)), text_->shows(token)};
-}
-
 /// The next part of the prompt: one token for each score, or all of it when none are asked for.
 void request_core::echo(std::vector<prompt_score> scores, request_effects& out) {
   if (!options_.echo || !prompt_ || echoed_ >= prompt_->size()) return;
@@ -164,15 +164,19 @@ void request_core::echo(std::vector<prompt_score> scores, request_effects& out) 
   token_event event;
   event.seq = seq_++;
   event.echo = true;
-  event.text = text_->echo(part, echoed_ == prompt_->size());
   event.token_ids.assign(part.begin(), part.end());
+  if (!options_.score_prompt) event.text = text_->echo(part);
   for (std::size_t i = 0; options_.score_prompt && i < part.size(); ++i) {
     const prompt_score* score = i < unscored ? nullptr : &scores[i - unscored];
-    event.logprobs.push_back(name_of(part[i], score ? score->logprob : no_logprob));
-    if (options_.top_logprobs == 0) continue;
-    auto& top = event.top_logprobs.emplace_back();
-    if (score)
-      for (const auto& t : score->top) top.push_back(name_of(t.token, t.logprob));
+    event.logprobs.push_back(
+        scored(part[i], score ? score->logprob : no_logprob, text_->echo_name_of(part[i])));
+    if (options_.top_logprobs > 0) {
+      auto& top = event.top_logprobs.emplace_back();
+      if (score)
+        for (const auto& t : score->top)
+          top.push_back(scored(t.token, t.logprob, text_->echo_name_of(t.token)));
+    }
+    event.text += text_->echo_next(part[i], first + i + 1 == prompt_->size());
   }
   ++unread_;
   out.emplace_back(emit_event{std::move(event)});
@@ -182,18 +186,18 @@ void request_core::emit_token(token_ready&& m, request_effects& out) {
   token_event event;
   event.seq = seq_++;
   event.token_ids = {m.token};
+  if (options_.logprobs) { // before the text moves on: the first token of a text may have another name
+    event.logprobs.push_back(scored(m.token, m.logprob, text_->name_of(m.token)));
+    if (m.ends) event.logprobs.back().shown = false;
+    if (options_.top_logprobs > 0) {
+      auto& top = event.top_logprobs.emplace_back();
+      for (const auto& t : m.top) top.push_back(scored(t.token, t.logprob, text_->name_of(t.token)));
+    }
+  }
   if (!m.ends) {
     auto piece = text_->push(m.token, tokens_given_ >= options_.min_tokens);
     event.text = std::move(piece.text);
     stopped_ = piece.stopped;
-  }
-  if (options_.logprobs) {
-    event.logprobs.push_back(name_of(m.token, m.logprob));
-    if (m.ends) event.logprobs.back().shown = false;
-    if (options_.top_logprobs > 0) {
-      auto& top = event.top_logprobs.emplace_back();
-      for (const auto& t : m.top) top.push_back(name_of(t.token, t.logprob));
-    }
   }
   ++tokens_given_;
   ++unread_;
@@ -277,6 +281,13 @@ void request_core::conclude(request_effects& out) {
     fail(std::move(*finished_->failed), out);
     return;
   }
+  // A cut answer stays a prefix of the whole one: what was held back might have become a stop string.
+  const bool cut = early_end_.has_value() || finished_->reason == finish_reason::cancelled;
+  token_text::piece rest;
+  if (!stopped_ && !cut) {
+    rest = text_->flush();
+    stopped_ = rest.stopped;
+  }
   const auto reason = stopped_     ? finish_reason::stop
                       : early_end_ ? finish_reason::cancelled
                                    : finished_->reason;
@@ -285,14 +296,12 @@ void request_core::conclude(request_effects& out) {
     return;
   }
   ensure_accepted(out);
-  // A cut answer stays a prefix of the whole one: what was held back might have become a stop string.
-  if (!stopped_ && reason != finish_reason::cancelled)
-    if (auto rest = text_->flush(); !rest.empty()) {
-      token_event event;
-      event.seq = seq_++;
-      event.text = std::move(rest);
-      out.emplace_back(emit_event{std::move(event)});
-    }
+  if (!rest.text.empty()) {
+    token_event event;
+    event.seq = seq_++;
+    event.text = std::move(rest.text);
+    out.emplace_back(emit_event{std::move(event)});
+  }
   done_event done;
   done.seq = seq_++;
   done.reason = reason;

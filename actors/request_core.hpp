@@ -103,7 +103,6 @@ class request_core {
   void ensure_accepted(request_effects& out);
   void emit_token(token_ready&& m, request_effects& out);
   void echo(std::vector<prompt_score> scores, request_effects& out);
-  scored_token name_of(std::int32_t token, float logprob) const;
   bool has_all_of(const sequence_finished& end) const noexcept;
   void account_unread(time_point now, request_effects& out);
   void end_early(error why, request_effects& out);

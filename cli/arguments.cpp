@@ -97,10 +97,10 @@ struct arguments::state {
   }
 
   std::string nearest_flag(const std::string& wrong) const {
-    config::nearest_name near(wrong);
+    config::nearest_name near(wrong.substr(std::min(wrong.size(), wrong.find_first_not_of('-'))));
     for (const CLI::Option* option : app.get_options())
-      for (const std::string& name : option->get_lnames()) near.consider("--" + name);
-    return near.best();
+      for (const std::string& name : option->get_lnames()) near.consider(name);
+    return near.best().empty() ? std::string() : "--" + near.best();
   }
 
   void apply_settings() {
@@ -185,6 +185,12 @@ void arguments::flag(const std::string& names, bool& into, const std::string& he
 
 void arguments::required(const std::string& names) {
   state_->app.get_option(names)->required();
+}
+
+void arguments::exclusive(std::initializer_list<const char*> names) {
+  for (const char* one : names)
+    for (const char* other : names)
+      if (one != other) state_->app.get_option(one)->excludes(state_->app.get_option(other));
 }
 
 bool arguments::given(const std::string& names) const {

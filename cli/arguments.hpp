@@ -5,6 +5,7 @@
 #include "config/settings.hpp"
 
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <span>
@@ -44,6 +45,8 @@ class arguments {
   void option(const std::string& names, float& into, float least, float most, const std::string& help);
   void flag(const std::string& names, bool& into, const std::string& help);
   void required(const std::string& names);
+  /// At most one of these, options or positionals, may be on the command line.
+  void exclusive(std::initializer_list<const char*> names);
   /// Whether the option was on the command line. After parse.
   bool given(const std::string& names) const;
 

@@ -129,6 +129,10 @@ int eval_logits_command(const std::vector<std::string>& words) {
   const evaluated_model loaded = load(all, quant::longest_case(golden));
   const auto report =
       quant::compare_golden(*loaded.backend, loaded.model->program, golden, {margin, 128, nullptr}).value();
+  if (report.steps_compared == 0 && report.first_logits == 0)
+    throw failure(
+        errc::bad_file,
+        path + ": nothing to compare: no step has a margin above --margin, and no first logit is listed");
   const bool agrees = report.mismatches.empty() && report.first_logit_difference <= logit_tolerance;
   if (as_json) {
     json::array mismatches;

@@ -8,6 +8,7 @@
 #include "models/folder_tokenizer.hpp"
 #include "models/gguf_file.hpp"
 #include "models/hf_folder.hpp"
+#include "models/json_document.hpp"
 #include "models/model.hpp"
 #include "models/tokenizer.hpp"
 #include "models/vocabulary_gguf.hpp"
@@ -15,7 +16,10 @@
 #include "runtime/base/byte_text.hpp"
 #include "runtime/memory_facts.hpp"
 
+#include <boost/json.hpp>
+
 #include <cstdio>
+#include <filesystem>
 #include <map>
 
 namespace troupe::cli {
@@ -43,9 +47,7 @@ void print_shape(const models::model_config& shape) {
   print_fact("context", number(shape.context) + " positions");
 }
 
-// `rows`: of the model's embedding.
-void print_text_side(
-    const models::tokenizer& tokenizer, const std::optional<std::string>& chat_template, std::uint32_t rows) {
+void print_tokenizer(const models::tokenizer& tokenizer) {
   const models::vocabulary& words = tokenizer.vocab();
   const auto token = [&](const char* name, std::optional<models::token_id> id) {
     return id ? std::string(", ") + name + " " + std::to_string(*id) + " '" +
@@ -55,8 +57,15 @@ void print_text_side(
   print_fact(
       "tokenizer", std::to_string(words.tokens.size()) + " tokens" + token("BOS", words.bos) +
                        token("EOS", words.eos) + (words.add_bos ? ", BOS put before a text" : ""));
+}
+
+// `rows`: of the model's embedding.
+void print_lacking(const models::vocabulary& words, std::uint32_t rows) {
   if (const std::string lacking = models::tokens_without_row(words, rows); !lacking.empty())
     print_fact("", "the model has no row for " + lacking + "; a prompt with one is refused");
+}
+
+void print_template(const std::optional<std::string>& chat_template) {
   std::string chat = "none";
   if (chat_template) {
     const auto compiled = models::chat_template::compile(*chat_template);
@@ -65,6 +74,23 @@ void print_text_side(
   }
   print_fact("chat template", chat);
 }
+
+// The first of what is wrong with a model. It is told at the end, after all that can be read.
+class first_fault {
+ public:
+  template<class T>
+  bool in(const result<T>& what) {
+    if (!what && !fault_) fault_ = what.error();
+    return !what;
+  }
+  explicit operator bool() const noexcept { return fault_.has_value(); }
+  void raise() const {
+    if (fault_) throw failure(*fault_);
+  }
+
+ private:
+  std::optional<error> fault_;
+};
 
 void print_forecast(const models::load_forecast& needs) {
   print_fact("memory", "weights " + human_bytes(needs.weight_bytes) + " once loaded");
@@ -77,11 +103,10 @@ void print_forecast(const models::load_forecast& needs) {
     print_fact("", human_bytes(available) + " available here");
 }
 
-// Throws `failure` with the reason when the engine could not load the file.
-models::load_forecast check_runnable(const models::gguf_file& file) {
+result<models::load_forecast> check_runnable(const models::gguf_file& file) {
   plugins::scheme_registry schemes;
   plugins::add_built_in_schemes(schemes).value();
-  return models::check_model(file, [&](std::string_view id) { return schemes.find(id); }).value();
+  return models::check_model(file, [&](std::string_view id) { return schemes.find(id); });
 }
 
 void print_tensors(const models::tensor_source& source, bool each) {
@@ -115,33 +140,96 @@ void inspect_file(const std::string& path, bool tensors, bool metadata) {
                   (file.parts() > 1 ? " and " + std::to_string(file.parts() - 1) + " more" : std::string()) +
                   ", " + human_bytes(file.file_bytes()) + ", GGUF version " + std::to_string(file.version()) +
                   ", aligned to " + std::to_string(file.alignment()));
+  first_fault fault;
+  const bool words_only = file.tensors().empty();
   const auto shape = models::read_model_config(file);
-  if (shape) print_shape(*shape);
+  if (shape)
+    print_shape(*shape);
+  else if (const auto stated = file.get<std::string_view>("general.architecture"))
+    print_fact("architecture", one_line(*stated) + (words_only ? "" : ", cannot be run"));
   if (metadata)
     for (const models::gguf_value& value : file.metadata())
       std::printf("%-32s %s\n", one_line(value.key).c_str(), models::describe(value).c_str());
-  print_tensors(file, tensors);
+  if (words_only)
+    print_fact("weights", "none: the file holds a vocabulary only");
+  else
+    print_tensors(file, tensors);
   const auto needs = check_runnable(file);
-  const auto tokenizer = models::make_tokenizer(models::read_vocabulary(file).value()).value();
-  print_text_side(*tokenizer, models::read_chat_template(file).value(), shape->vocab);
-  print_forecast(needs);
+  if (!words_only) fault.in(needs);
+
+  const auto words = models::read_vocabulary(file);
+  if (!fault.in(words)) {
+    const auto tokenizer = models::make_tokenizer(*words);
+    if (!fault.in(tokenizer)) {
+      print_tokenizer(**tokenizer);
+      if (shape && !words_only) print_lacking((*tokenizer)->vocab(), shape->vocab);
+    }
+  }
+  const auto chat = models::read_chat_template(file);
+  if (!fault.in(chat)) print_template(*chat);
+  fault.raise();
+  if (needs) print_forecast(*needs);
 }
 
-// FP8 and INT8 weights are listed as the type that they are loaded as.
-void inspect_folder(const std::string& path, bool tensors) {
-  const auto folder = models::hf_folder::open(path).value();
-  print_fact("folder", one_line(path) + ", " + human_bytes(folder.tensors.file_bytes()) + " of safetensors");
-  print_shape(folder.config);
-  print_tensors(folder.tensors, tensors);
-  const auto needs = models::check_folder(folder).value();
-  const auto text = models::make_tokenizer_from_folder(path);
-  if (text)
-    print_text_side(*text->tokenizer, text->chat_template, folder.config.vocab);
-  else if (text.error().code == errc::not_found)
-    print_fact("tokenizer", "none: " + one_line(text.error().message));
+void print_stated_architecture(const boost::json::object& config) {
+  for (const char* key : {"model_type", "architectures"}) {
+    const boost::json::value* stated = config.if_contains(key);
+    if (stated && stated->is_array() && !stated->get_array().empty()) stated = &stated->get_array().front();
+    if (!stated || !stated->is_string()) continue;
+    print_fact("architecture", one_line(std::string_view(stated->get_string())) + ", cannot be run");
+    return;
+  }
+}
+
+// What config.json and the safetensors files say. FP8 and INT8 weights are listed as the type that they are
+// loaded as. `rows`: of the embedding, when they are known.
+std::optional<models::load_forecast> inspect_weights(
+    const std::string& path, bool tensors, std::optional<std::uint32_t>& rows, first_fault& fault) {
+  const auto folder = models::hf_folder::open(path);
+  if (!fault.in(folder)) {
+    print_fact(
+        "folder", one_line(path) + ", " + human_bytes(folder->tensors.file_bytes()) + " of safetensors");
+    print_shape(folder->config);
+    rows = folder->config.vocab;
+    print_tensors(folder->tensors, tensors);
+    const auto needs = models::check_folder(*folder);
+    if (fault.in(needs)) return std::nullopt;
+    return *needs;
+  }
+  print_fact("folder", one_line(path));
+  const std::string name = path + "/config.json";
+  const auto config = models::read_json_object(name);
+  if (!config) return std::nullopt;
+  if (const auto shape = models::read_model_config(*config, name))
+    print_shape(*shape);
   else
-    throw failure(text.error());
-  print_forecast(needs);
+    print_stated_architecture(*config);
+  return std::nullopt;
+}
+
+void inspect_folder(const std::string& path, bool tensors) {
+  first_fault fault;
+  std::optional<models::load_forecast> needs;
+  std::optional<std::uint32_t> rows;
+  const auto text = models::make_tokenizer_from_folder(path);
+  std::error_code ignored;
+  if (text && !std::filesystem::exists(path + "/config.json", ignored)) {
+    print_fact("folder", one_line(path));
+    print_fact("weights", "none: the folder holds a vocabulary only");
+  } else {
+    needs = inspect_weights(path, tensors, rows, fault);
+  }
+  if (text) {
+    print_tokenizer(*text->tokenizer);
+    if (rows) print_lacking(text->tokenizer->vocab(), *rows);
+    print_template(text->chat_template);
+  } else if (text.error().code == errc::not_found) {
+    print_fact("tokenizer", "none: " + one_line(text.error().message));
+  } else {
+    fault.in(text);
+  }
+  fault.raise();
+  if (needs) print_forecast(*needs);
 }
 
 } // namespace
@@ -151,7 +239,8 @@ int inspect_command(const std::vector<std::string>& words) {
   bool tensors = false, metadata = false;
   arguments options(
       "inspect",
-      "Checks a model file or folder and prints what is in it; exit status 1 if it cannot be run.");
+      "Checks a model file or folder and prints what is in it; exit status 1 if its weights cannot be run or "
+      "something cannot be read.");
   options.positional("FILE", path, "GGUF file, Hugging Face folder or catalogue name", true);
   options.flag("--tensors", tensors, "list every tensor");
   options.flag("--metadata", metadata, "list every metadata key of a GGUF file");

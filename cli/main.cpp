@@ -58,7 +58,7 @@ int unknown_command(const std::vector<std::string>& words) {
     return 0;
   }
   config::nearest_name near(words[0]);
-  for (const command& each : commands()) near.consider(each.name);
+  for (const command& each : commands()) near.consider(each.name.substr(0, each.name.find(' ')));
   const std::string advice =
       near.best().empty() ? "see troupe --help" : "did you mean \"" + near.best() + "\"? See troupe --help";
   return fail("troupe", "unknown command \"" + words[0] + "\"; " + advice, usage_failure);
@@ -68,7 +68,11 @@ int unknown_command(const std::vector<std::string>& words) {
 
 int main(int count, char** values) {
   std::signal(SIGPIPE, SIG_IGN); // a closed pipe or socket is an error value of the write
-  const std::vector<std::string> words(values + 1, values + count);
+  std::vector<std::string> words(values + 1, values + count);
+  if (words.size() > 1 && words[0] == "help") { // as the command's own --help
+    words.erase(words.begin());
+    words.emplace_back("--help");
+  }
   if (words.empty() || words[0] == "--help" || words[0] == "-h" || words[0] == "help") {
     print_overview();
     return words.empty() ? usage_failure : 0;

@@ -106,7 +106,9 @@ int replay_command(const std::vector<std::string>& words) {
   options.positional("TRACE", path, "the trace file", true);
   constexpr std::string_view groups[] = {"engine", "log"};
   std::string model;
-  options.option("-m,--model", model, "GGUF file or catalogue name instead of the one in the trace");
+  options.option(
+      "-m,--model", model,
+      "GGUF file, Hugging Face folder or catalogue name instead of the one in the trace");
   bool any_fingerprint = false;
   options.flag(
       "--any-fingerprint", any_fingerprint,

@@ -14,6 +14,8 @@
 namespace troupe::cli {
 namespace {
 
+constexpr std::size_t most_stops = 16, longest_stop = 1024; // as the engine takes them
+
 /// "ID=BIAS". Throws bad_config.
 logit_bias parse_bias(std::string_view text) {
   const auto read = [](std::string_view part, auto& into) {
@@ -78,6 +80,13 @@ int run_command(const std::vector<std::string>& words) {
 
   apply_log_level(all);
   if (options.given("--max-tokens") && max_tokens > 0) model_request.max_tokens = max_tokens;
+  if (model_request.stop.size() > most_stops)
+    throw failure(errc::bad_config, "--stop may be given " + std::to_string(most_stops) + " times at most");
+  for (const std::string& stop : model_request.stop)
+    if (stop.empty() || stop.size() > longest_stop)
+      throw failure(
+          errc::bad_config, "--stop cannot be a text of " + std::to_string(stop.size()) +
+                                " bytes; it takes 1 to " + std::to_string(longest_stop));
   for (const std::string& bias : biases) draw.logit_bias.push_back(parse_bias(bias));
   if (!prompt_words.empty()) {
     std::string prompt;

@@ -5,9 +5,11 @@
 #include "cli/text_model.hpp"
 #include "models/chat_template.hpp"
 #include "models/jinja/json_value.hpp"
+#include "runtime/base/bounded_json.hpp"
 
 #include <boost/json.hpp>
 
+#include <array>
 #include <cstdio>
 #include <ctime>
 #include <optional>
@@ -29,9 +31,12 @@ json::array spoken(const std::string& system, const std::vector<std::string>& tu
 
 // The variables of a render: an object of them, or the list of messages alone.
 json::object read_context(const std::string& path) {
-  boost::system::error_code failed;
-  json::value parsed = json::parse(read_text_file(path), failed);
-  if (failed) throw failure(errc::bad_file, path + ": is not JSON: " + failed.message());
+  auto read = parse_bounded_json(read_text_file(path));
+  if (!read) throw failure(errc::bad_file, path + ": " + read.error().message);
+  if (read->wide_integer)
+    throw failure(
+        errc::bad_file, path + ": an integer in \"" + *read->wide_integer + "\" does not fit 64 bits");
+  json::value parsed = std::move(read->value);
   if (parsed.is_array()) return {{"messages", std::move(parsed)}};
   if (!parsed.is_object())
     throw failure(errc::bad_file, path + ": is neither an object with \"messages\" nor a list of messages");
@@ -40,15 +45,15 @@ json::object read_context(const std::string& path) {
 
 // Local time as written, with the day of the week that follows from it.
 std::tm parse_time(const std::string& text) {
+  constexpr const char* form = "%Y-%m-%dT%H:%M:%S";
   std::tm time{};
-  const char* end = strptime(text.c_str(), "%Y-%m-%dT%H:%M:%S", &time);
-  std::tm normal = time;
-  normal.tm_isdst = -1;
-  if (end == nullptr || *end != '\0' || std::mktime(&normal) == std::time_t{-1} ||
-      normal.tm_mday != time.tm_mday)
+  std::array<char, 20> again{};
+  if (strptime(text.c_str(), form, &time) != nullptr) timegm(&time);
+  // A date that does not exist has become another one, and a field without its zeros has them now.
+  if (std::strftime(again.data(), again.size(), form, &time) == 0 || text != again.data())
     throw failure(
         errc::bad_config, "--now cannot be \"" + text + "\"; it takes a time like 2026-11-29T12:00:00");
-  return normal;
+  return time;
 }
 
 std::string source_of(const std::string& template_file, const std::optional<text_model>& opened) {
@@ -90,7 +95,7 @@ int template_command(const std::vector<std::string>& words) {
   bool no_generation_prompt = false, ids = false;
   arguments options("template", "Prints a conversation as the model sees it, byte for byte.");
   options.positional("MESSAGE", turns, "turns of the conversation, the user's first", false);
-  options.option("-m,--model", model, "GGUF file or catalogue name");
+  options.option("-m,--model", model, "GGUF file, Hugging Face folder or catalogue name");
   options.option("--system", system, "system message");
   options.option(
       "--context", context_file,
@@ -102,6 +107,8 @@ int template_command(const std::vector<std::string>& words) {
   options.option("--now", now, "the time that strftime_now shows, as 2026-11-29T12:00:00");
   options.flag("--no-generation-prompt", no_generation_prompt, "do not open the assistant's turn");
   options.flag("--ids", ids, "print token ids instead of text");
+  options.exclusive({"--context", "--system"});
+  options.exclusive({"--context", "MESSAGE"});
   if (!options.parse(words)) return 0;
 
   std::optional<text_model> opened;
@@ -118,7 +125,7 @@ int template_command(const std::vector<std::string>& words) {
   context.extra = models::jinja::from_json(values, variables).value();
   context.bos_token = bos;
   context.eos_token = eos;
-  if (now.empty()) {
+  if (!options.given("--now")) {
     const std::time_t seconds = std::time(nullptr);
     localtime_r(&seconds, &context.now);
   } else {

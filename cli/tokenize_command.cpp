@@ -34,6 +34,11 @@ std::string little_endian(const std::vector<models::token_id>& ids) {
   return bytes;
 }
 
+std::string not_an_id(std::string_view word, std::size_t vocabulary) {
+  return std::string(word) + " is not a token id of this model; they go from 0 to " +
+         std::to_string(vocabulary - 1);
+}
+
 std::vector<models::token_id> parse_ids(std::string_view text, std::size_t vocabulary) {
   std::vector<models::token_id> ids;
   std::size_t at = 0;
@@ -44,10 +49,7 @@ std::vector<models::token_id> parse_ids(std::string_view text, std::size_t vocab
     const auto [stop, code] = std::from_chars(word.data(), word.data() + word.size(), id);
     if (code != std::errc{} || stop != word.data() + word.size() || id < 0 ||
         static_cast<std::size_t>(id) >= vocabulary)
-      throw failure(
-          errc::bad_config, "\"" + std::string(word) +
-                                "\" is not a token id of this model; they go from 0 to " +
-                                std::to_string(vocabulary - 1));
+      throw failure(errc::bad_config, not_an_id('"' + std::string(word) + '"', vocabulary));
     ids.push_back(id);
     at = end;
   }
@@ -67,7 +69,8 @@ void print_json(const std::vector<models::token_id>& ids) {
   std::fputs("]\n", stdout);
 }
 
-/// Calls `act` with every line of standard input, parsed as JSON. Throws `failure` naming the line.
+/// Calls `act` with every line of standard input, parsed as JSON; it says what is wrong with one, or nothing.
+/// Throws `failure` naming the line.
 template<class Act>
 void for_each_json_line(Act act) {
   const std::string input = read_standard_input();
@@ -77,33 +80,33 @@ void for_each_json_line(Act act) {
     ++number;
     boost::system::error_code failed;
     const json::value line = json::parse({input.data() + at, end - at}, failed);
-    if (failed || !act(line))
-      throw failure(
-          errc::bad_request,
-          "standard input, line " + std::to_string(number) + ": is not what --lines takes");
+    const std::string wrong = failed ? "is not JSON: " + failed.message() : act(line);
+    if (!wrong.empty())
+      throw failure(errc::bad_request, "standard input, line " + std::to_string(number) + ": " + wrong);
     at = end + 1;
   }
 }
 
 void tokenize_lines(const models::tokenizer& tokenizer, const models::encode_options& how) {
-  for_each_json_line([&](const json::value& line) {
-    if (!line.is_string()) return false;
+  for_each_json_line([&](const json::value& line) -> std::string {
+    if (!line.is_string()) return "is no JSON string";
     print_json(tokenizer.encode(std::string_view(line.get_string()), how).value());
-    return true;
+    return {};
   });
 }
 
 void detokenize_lines(const models::tokenizer& tokenizer, bool show_special) {
-  for_each_json_line([&](const json::value& line) {
-    if (!line.is_array()) return false;
+  for_each_json_line([&](const json::value& line) -> std::string {
+    if (!line.is_array()) return "is no JSON array";
     std::vector<models::token_id> ids;
     for (const json::value& id : line.get_array()) {
       boost::system::error_code failed;
       ids.push_back(id.to_number<models::token_id>(failed));
-      if (failed) return false;
+      if (failed || ids.back() < 0 || static_cast<std::size_t>(ids.back()) >= tokenizer.size())
+        return not_an_id(json::serialize(id).substr(0, 40), tokenizer.size());
     }
     std::puts(json::serialize(json::string(models::detokenize(tokenizer, ids, show_special))).c_str());
-    return true;
+    return {};
   });
 }
 
@@ -127,8 +130,20 @@ int tokenize_command(const std::vector<std::string>& words) {
       "--lines", lines, "standard input holds one JSON string a line; print one JSON array for each");
   options.flag("--count", count, "print the number of tokens instead");
   options.flag("--sha256", hash, "print the SHA-256 of the ids as little-endian 32-bit numbers instead");
+  options.exclusive({"--model", "--tokenizer"});
+  options.exclusive({"TEXT", "--file", "--lines"});
+  options.exclusive({"--json", "--show", "--count"});
+  options.exclusive({"--json", "--show", "--sha256"});
+  options.exclusive({"--lines", "--show"});
+  options.exclusive({"--lines", "--count"});
+  options.exclusive({"--lines", "--sha256"});
   if (!options.parse(words)) return 0;
   const auto tokenizer = open_tokenizer(model, tokenizer_json);
+  if (models::encode_options only_bos; bos) {
+    only_bos.add_bos = true;
+    if (tokenizer->encode({}, only_bos).value().empty())
+      std::fputs("troupe tokenize: the tokenizer has no BOS token: --bos adds nothing\n", stderr);
+  }
   models::encode_options encoding;
   encoding.parse_special = special;
   encoding.add_bos = bos;
@@ -168,6 +183,8 @@ int detokenize_command(const std::vector<std::string>& words) {
   options.flag("--skip-special", skip_special, "leave special tokens out");
   options.flag(
       "--lines", lines, "standard input holds one JSON array a line; print one JSON string for each");
+  options.exclusive({"--model", "--tokenizer"});
+  options.exclusive({"ID", "--lines"});
   if (!options.parse(words)) return 0;
   const auto tokenizer = open_tokenizer(model, tokenizer_json);
   if (lines) {

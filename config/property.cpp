@@ -289,6 +289,12 @@ result<void> check_together(const settings& all) {
             ") must not be below engine.max_batch (" + std::to_string(all.engine.max_batch) +
             "): every running sequence takes one row of a step",
         "engine.max_step_tokens", 0};
+  if (all.engine.max_context == 1)
+    return error{
+        errc::bad_config,
+        "engine.max_context of 1 has no room for a prompt and its answer; give 2 or more, or 0 for the "
+        "model's own",
+        "engine.max_context", 0};
   if (all.model.path.empty())
     return error{
         errc::bad_config, "model.path is empty; give a GGUF file or a name of `troupe pull --list`",

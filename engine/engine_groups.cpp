@@ -41,8 +41,8 @@ void engine_state::open_group(std::uint64_t id, std::shared_ptr<stream_state> cl
   const std::uint32_t members = group.joined.members();
   for (std::uint32_t p = 0; p < prompts; ++p) {
     prompt& text = p == 0 ? asked.prompt : asked.further_prompts[p - 1];
-    opening one{0, id, nullptr, prompt_digest(text), asked.echo && asked.logprobs};
-    one.text = std::make_shared<const held_prompt>(std::move(text), prompt_backlog_);
+    opening one = opening_of(text, asked);
+    one.group = id;
     for (std::uint32_t c = 0; c < shape.candidates; ++c) {
       const std::uint32_t member = p * shape.candidates + c;
       one.id = id + member;

@@ -140,13 +140,25 @@ void engine_state::begin(std::uint64_t id, std::shared_ptr<stream_state> client,
   if (auto why = refusal(*client, sequences)) return refuse(*client, std::move(*why));
   if (auto why = prompts_refusal(asked)) return refuse(*client, std::move(*why));
   if (sequences > 1) return open_group(id, std::move(client), std::move(asked));
-  opening one{id, 0, nullptr, prompt_digest(asked.prompt), asked.echo && asked.logprobs};
-  one.text = std::make_shared<const held_prompt>(std::move(asked.prompt), prompt_backlog_);
+  opening one = opening_of(asked.prompt, asked);
+  one.id = id;
   if (auto opened = open(std::move(one), client, std::move(asked)); !opened) {
     live_.erase(id);
     cast_->requests.erase(id);
     refuse(*client, opened.error());
   }
+}
+
+/// What all choices of one prompt have in common. Takes the prompt, so `asked` no longer tells what it was.
+engine_state::opening engine_state::opening_of(prompt& taken, const request& asked) const {
+  opening one;
+  one.digest = prompt_digest(taken);
+  one.score_prompt = asked.echo && asked.logprobs;
+  one.continues = !std::holds_alternative<chat_prompt>(taken);
+  if (const auto* text = std::get_if<std::string>(&taken); text != nullptr && asked.echo)
+    one.given = std::make_shared<const std::string>(*text);
+  one.text = std::make_shared<const held_prompt>(std::move(taken), prompt_backlog_);
+  return one;
 }
 
 result<void> engine_state::open(opening what, std::shared_ptr<stream_state> client, request asked) {
@@ -166,8 +178,8 @@ result<void> engine_state::open(opening what, std::shared_ptr<stream_state> clie
   o.slow_consumer = std::chrono::milliseconds(options.slow_consumer_ms);
   o.model = host->info.name;
   o.system_fingerprint = host->info.system_fingerprint;
-  const bool continues = !std::holds_alternative<chat_prompt>(asked.prompt);
-  auto text = host->make_text(asked.stop, !asked.skip_special_tokens, continues);
+  auto text =
+      host->make_text({asked.stop, !asked.skip_special_tokens, what.continues, std::move(what.given)});
   live.text = std::move(what.text);
   if (!options.trace_dir.empty() && most_tokens(asked) > 0) { // else there is nothing to reproduce
     live.trace = std::make_unique<request_trace>();

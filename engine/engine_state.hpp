@@ -130,6 +130,8 @@ struct engine_state final : stream_owner, actors::cast_listener, std::enable_sha
     std::shared_ptr<const held_prompt> text;
     std::uint64_t digest = 0; ///< of the prompt
     bool score_prompt = false;
+    bool continues = false;                   ///< actors::text_options::continues
+    std::shared_ptr<const std::string> given; ///< actors::text_options::given
   };
 
   void loaded(host_result what);
@@ -141,6 +143,7 @@ struct engine_state final : stream_owner, actors::cast_listener, std::enable_sha
   std::optional<error> refusal(const stream_state& client, std::uint64_t sequences) const;
   std::optional<error> prompt_refusal(const prompt& asked, std::uint32_t max_tokens) const;
   std::optional<error> prompts_refusal(const request& asked) const;
+  opening opening_of(prompt& taken, const request& asked) const;
   result<void> open(opening what, std::shared_ptr<stream_state> client, request asked);
   void open_group(std::uint64_t id, std::shared_ptr<stream_state> client, request asked);
   void carry_out(std::uint64_t group, std::uint32_t member, choice_group::output what);

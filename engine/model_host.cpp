@@ -48,9 +48,8 @@ class file_host final : public model_host {
   std::string detokenize(std::span<const std::int32_t> ids, bool special) const override {
     return models::detokenize(*tokenizer, ids, special);
   }
-  std::unique_ptr<actors::token_text>
-  make_text(std::span<const std::string> stops, bool show_special, bool continues) const override {
-    return actors::make_token_text(*tokenizer, stops, show_special, continues);
+  std::unique_ptr<actors::token_text> make_text(const actors::text_options& how) const override {
+    return actors::make_token_text(*tokenizer, how);
   }
 
   result<models::jinja::rendered_text> apply_template(const chat_prompt& what) const;
@@ -162,7 +161,17 @@ forecast_load(const engine_options& options, const models::load_forecast& needs,
       "memory forecast: weights {}, KV {} per token, {} for one sequence of {}; {} available",
       human_bytes(needs.weight_bytes), human_bytes(needs.kv_position_bytes),
       human_bytes(needs.kv_position_bytes * context), context, human_bytes(available));
-  if (needs.weight_bytes <= available) return {};
+  if (needs.weight_bytes <= available) {
+    const std::uint64_t left = available - needs.weight_bytes;
+    if (options.kv_memory_bytes <= left) return {}; // the exact plan comes with the model
+    return error{
+        errc::no_memory,
+        "kv-memory is " + human_bytes(options.kv_memory_bytes) + ", and beside the weights (" +
+            human_bytes(needs.weight_bytes) + ") " + human_bytes(left) +
+            " are available: lower it, or leave it out to have it chosen",
+        {},
+        0};
+  }
   return error{
       errc::no_memory,
       options.model_path + ": " + human_bytes(needs.weight_bytes) + " of weights, " + human_bytes(available) +

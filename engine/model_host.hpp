@@ -31,10 +31,8 @@ class model_host {
   virtual result<std::string> render(const chat_prompt& chat) const = 0;
   virtual result<std::vector<std::int32_t>> tokenize(std::string_view text, bool special, bool bos) const = 0;
   virtual std::string detokenize(std::span<const std::int32_t> ids, bool special) const = 0;
-  /// Detokeniser and stop strings of one request; lives no longer than this host. `continues`: the answer
-  /// goes on with the prompt's text, so that its first word keeps its space.
-  virtual std::unique_ptr<actors::token_text>
-  make_text(std::span<const std::string> stops, bool show_special, bool continues) const = 0;
+  /// Detokeniser and stop strings of one request; lives no longer than this host.
+  virtual std::unique_ptr<actors::token_text> make_text(const actors::text_options& how) const = 0;
 
   memory_plan memory;
   model_info info;

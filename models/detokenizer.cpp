@@ -32,7 +32,7 @@ void detokenizer::take(std::string_view bytes, std::string& out) {
 std::string detokenizer::push(token_id id) {
   std::string out;
   if (!show_special_ && tokenizer_.is_special(id)) return out;
-  take(leading_ ? tokenizer_.leading_bytes_of(id) : tokenizer_.bytes_of(id), out);
+  take(next_bytes(id), out);
   leading_ = false;
   return out;
 }

@@ -25,6 +25,11 @@ class detokenizer {
   /// most 3 bytes). An id out of range adds nothing.
   std::string push(token_id id);
 
+  /// The bytes that `push(id)` would take next, were `id` shown: the first ones of a text may be fewer.
+  std::string_view next_bytes(token_id id) const noexcept {
+    return leading_ ? tokenizer_.leading_bytes_of(id) : tokenizer_.bytes_of(id);
+  }
+
   /// The end of the sequence: U+FFFD for an unfinished character, else nothing.
   std::string flush();
 

@@ -135,6 +135,7 @@ void compare_first(const golden_case& one, std::span<const float> logits, golden
   for (const auto& [id, expected] : one.first_logits) {
     const double difference = std::abs(static_cast<double>(logits[static_cast<std::size_t>(id)]) - expected);
     report.first_logit_difference = std::max(report.first_logit_difference, difference);
+    ++report.first_logits;
   }
 }
 

@@ -52,6 +52,7 @@ struct golden_report {
   std::uint32_t steps_compared = 0;        ///< those whose margin exceeds the limit
   std::vector<golden_mismatch> mismatches; ///< compared steps with another most likely token
   double largest_mismatch_margin = 0;      ///< over all steps, compared or not: what the arithmetic confuses
+  std::uint32_t first_logits = 0;          ///< listed and compared, over all first steps
   double first_logit_difference = 0;       ///< largest, over the listed logits of all first steps
 };
 

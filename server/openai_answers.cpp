@@ -105,7 +105,7 @@ chat_logprobs(std::span<const scored_token> drawn, std::span<const std::vector<s
     one["top_logprobs"] = std::move(alternatives);
     content.push_back(std::move(one));
   }
-  return {{"content", std::move(content)}};
+  return {{"content", std::move(content)}, {"refusal", nullptr}};
 }
 
 json::object usage_object(const usage& u) {

@@ -28,6 +28,7 @@ constexpr std::size_t stop_ids_limit = 64;
 constexpr std::size_t label_bytes_limit = 512;
 constexpr std::size_t bias_limit = 1024;
 constexpr std::size_t prompts_limit = 128;
+constexpr std::uint32_t standard_completion_tokens = 16;     // of OpenAI's door
 constexpr double largest_exact_integer = 9007199254740992.0; // 2^53
 
 // A name from the body, short enough to be repeated in an answer.
@@ -343,66 +344,67 @@ using field_in = const openai_field&;
 
 const field_row fields_table[] = {
     // The request proper.
-    {{"model", yes, yes, "a string"}, read_model},
-    {{"prompt", yes, no, "a string, an array of token ids, or an array of these"}, read_prompt},
-    {{"messages", no, yes, "a non-empty array of messages"}, read_messages},
-    {{"add_generation_prompt", no, yes, "true or false"},
+    {{"model", yes, yes, "a string", "the one that is served"}, read_model},
+    {{"prompt", yes, no, "a string, an array of token ids, or an array of these", "required"}, read_prompt},
+    {{"messages", no, yes, "a non-empty array of messages", "required"}, read_messages},
+    {{"add_generation_prompt", no, yes, "true or false", "true"},
      [](json_in v, field_in f, reading& r) -> problem {
        return read_bool(v, f, std::get<chat_prompt>(r.out.what.prompt).add_generation_prompt);
      }},
-    {{"max_tokens", yes, no, "an integer from 0 to 2147483647"},
+    {{"max_tokens", yes, no, "an integer from 0 to 2147483647", "16, or `min_tokens` when that is more"},
      [](json_in v, field_in f, reading& r) -> problem {
        return read_integer<0, 0x7fffffff>(v, f, [&](std::int64_t i) { r.out.what.max_tokens = i; });
      }},
-    {{"max_tokens", no, yes, "an integer from 1 to 2147483647"},
+    {{"max_tokens", no, yes, "an integer from 1 to 2147483647", "to the end of the context"},
      [](json_in v, field_in f, reading& r) -> problem {
        return read_integer<1, 0x7fffffff>(v, f, [&](std::int64_t i) { r.out.what.max_tokens = i; });
      }},
-    {{"max_completion_tokens", no, yes, "an integer from 1 to 2147483647"},
+    {{"max_completion_tokens", no, yes, "an integer from 1 to 2147483647", "as `max_tokens`"},
      [](json_in v, field_in f, reading& r) -> problem {
        return read_integer<1, 0x7fffffff>(v, f, [&](std::int64_t i) { r.max_completion_tokens = i; });
      }},
-    {{"min_tokens", yes, yes, "an integer from 0 to 2147483647"},
+    {{"min_tokens", yes, yes, "an integer from 0 to 2147483647", "0"},
      [](json_in v, field_in f, reading& r) -> problem {
        return read_integer<0, 0x7fffffff>(v, f, [&](std::int64_t i) { r.out.what.min_tokens = i; });
      }},
     // Sampling.
-    {{"temperature", yes, yes, "a number from 0 to 2"},
+    {{"temperature", yes, yes, "a number from 0 to 2", "1"},
      [](json_in v, field_in f, reading& r) -> problem {
        return read_number(v, f, 0, true, 2, r.out.what.sampling.temperature);
      }},
-    {{"top_p", yes, yes, "a number above 0 and up to 1"},
+    {{"top_p", yes, yes, "a number above 0 and up to 1", "1"},
      [](json_in v, field_in f, reading& r) -> problem {
        return read_number(v, f, 0, false, 1, r.out.what.sampling.top_p);
      }},
-    {{"top_k", yes, yes, "an integer from -1 to 2147483647 (-1 and 0 turn it off)"},
+    {{"top_k", yes, yes, "an integer from -1 to 2147483647 (-1 and 0 turn it off)", "0"},
      [](json_in v, field_in f, reading& r) -> problem {
        return read_integer<-1, 0x7fffffff>(
            v, f, [&](std::int64_t i) { r.out.what.sampling.top_k = std::max<std::int64_t>(i, 0); });
      }},
-    {{"typical_p", yes, yes, "a number above 0 and up to 1"},
+    {{"typical_p", yes, yes, "a number above 0 and up to 1", "1"},
      [](json_in v, field_in f, reading& r) -> problem {
        return read_number(v, f, 0, false, 1, r.out.what.sampling.typical_p);
      }},
-    {{"logit_bias", yes, yes, "an object of at most 1024 token ids with a number from -100 to 100 each"},
+    {{"logit_bias", yes, yes, "an object of at most 1024 token ids with a number from -100 to 100 each",
+      "{}"},
      read_logit_bias},
-    {{"min_p", yes, yes, "a number from 0 to 1"},
+    {{"min_p", yes, yes, "a number from 0 to 1", "0"},
      [](json_in v, field_in f, reading& r) -> problem {
        return read_number(v, f, 0, true, 1, r.out.what.sampling.min_p);
      }},
-    {{"presence_penalty", yes, yes, "a number from -2 to 2"},
+    {{"presence_penalty", yes, yes, "a number from -2 to 2", "0"},
      [](json_in v, field_in f, reading& r) -> problem {
        return read_number(v, f, -2, true, 2, r.out.what.sampling.presence_penalty);
      }},
-    {{"frequency_penalty", yes, yes, "a number from -2 to 2"},
+    {{"frequency_penalty", yes, yes, "a number from -2 to 2", "0"},
      [](json_in v, field_in f, reading& r) -> problem {
        return read_number(v, f, -2, true, 2, r.out.what.sampling.frequency_penalty);
      }},
-    {{"repetition_penalty", yes, yes, "a number above 0 and up to 2"},
+    {{"repetition_penalty", yes, yes, "a number above 0 and up to 2", "1"},
      [](json_in v, field_in f, reading& r) -> problem {
        return read_number(v, f, 0, false, 2, r.out.what.sampling.repetition_penalty);
      }},
-    {{"seed", yes, yes, "a 64-bit integer"},
+    {{"seed", yes, yes, "a 64-bit integer", "a new one for each choice"},
      [](json_in v, field_in f, reading& r) -> problem {
        const auto i = integer(v);
        if (!i && !v.is_uint64()) return must_be(f.name, f.rule);
@@ -410,49 +412,50 @@ const field_row fields_table[] = {
        return std::nullopt;
      }},
     // Where it ends.
-    {{"stop", yes, yes, "a string or an array of at most 16 strings, each of 1 to 1024 bytes"}, read_stop},
-    {{"stop_token_ids", yes, yes, "an array of at most 64 token ids"}, read_stop_ids},
-    {{"ignore_eos", yes, yes, "true or false"},
+    {{"stop", yes, yes, "a string or an array of at most 16 strings, each of 1 to 1024 bytes", "none"},
+     read_stop},
+    {{"stop_token_ids", yes, yes, "an array of at most 64 token ids", "none"}, read_stop_ids},
+    {{"ignore_eos", yes, yes, "true or false", "false"},
      [](json_in v, field_in f, reading& r) -> problem { return read_bool(v, f, r.out.what.ignore_eos); }},
     // What comes back.
-    {{"n", yes, yes, "an integer from 1 to 16"},
+    {{"n", yes, yes, "an integer from 1 to 16", "1"},
      [](json_in v, field_in f, reading& r) -> problem {
        return read_integer<1, 16>(v, f, [&](std::int64_t i) { r.out.what.n = i; });
      }},
-    {{"best_of", yes, no, "an integer from 1 to 16"},
+    {{"best_of", yes, no, "an integer from 1 to 16", "as `n`"},
      [](json_in v, field_in f, reading& r) -> problem {
        r.has_best_of = true;
        return read_integer<1, 16>(v, f, [&](std::int64_t i) { r.out.what.best_of = i; });
      }},
-    {{"echo", yes, no, "true or false"},
+    {{"echo", yes, no, "true or false", "false"},
      [](json_in v, field_in f, reading& r) -> problem { return read_bool(v, f, r.out.what.echo); }},
-    {{"stream", yes, yes, "true or false"},
+    {{"stream", yes, yes, "true or false", "false"},
      [](json_in v, field_in f, reading& r) -> problem { return read_bool(v, f, r.out.stream); }},
-    {{"stream_options", yes, yes, "an object with `include_usage`"}, read_stream_options},
-    {{"return_token_ids", yes, yes, "true or false"},
+    {{"stream_options", yes, yes, "an object with `include_usage`", "none"}, read_stream_options},
+    {{"return_token_ids", yes, yes, "true or false", "false"},
      [](json_in v, field_in f, reading& r) -> problem { return read_bool(v, f, r.out.return_token_ids); }},
-    {{"skip_special_tokens", yes, yes, "true or false"},
+    {{"skip_special_tokens", yes, yes, "true or false", "true"},
      [](json_in v, field_in f, reading& r) -> problem {
        return read_bool(v, f, r.out.what.skip_special_tokens);
      }},
-    {{"logprobs", yes, no, "an integer from 0 to 20"},
+    {{"logprobs", yes, no, "an integer from 0 to 20", "none"},
      [](json_in v, field_in f, reading& r) -> problem {
        r.out.what.logprobs = true;
        return read_integer<0, 20>(v, f, [&](std::int64_t i) { r.out.what.top_logprobs = i; });
      }},
-    {{"logprobs", no, yes, "true or false"},
+    {{"logprobs", no, yes, "true or false", "false"},
      [](json_in v, field_in f, reading& r) -> problem { return read_bool(v, f, r.out.what.logprobs); }},
-    {{"top_logprobs", no, yes, "an integer from 0 to 20"},
+    {{"top_logprobs", no, yes, "an integer from 0 to 20", "0"},
      [](json_in v, field_in f, reading& r) -> problem {
        r.has_top_logprobs = true;
        return read_integer<0, 20>(v, f, [&](std::int64_t i) { r.out.what.top_logprobs = i; });
      }},
     // Scheduling.
-    {{"priority", yes, yes, "an integer from 0 (first) to 9"},
+    {{"priority", yes, yes, "an integer from 0 (first) to 9", "5"},
      [](json_in v, field_in f, reading& r) -> problem {
        return read_integer<0, 9>(v, f, [&](std::int64_t i) { r.out.what.priority = i; });
      }},
-    {{"deadline_ms", yes, yes, "an integer from 1 to 86400000"},
+    {{"deadline_ms", yes, yes, "an integer from 1 to 86400000", "none"},
      [](json_in v, field_in f, reading& r) -> problem {
        return read_integer<1, 86'400'000>(v, f, [&](std::int64_t i) { r.out.what.deadline_ms = i; });
      }},
@@ -501,6 +504,8 @@ problem check_together(reading& r) {
       return must_be("max_completion_tokens", "equal to `max_tokens` when both are given");
     r.out.what.max_tokens = r.max_completion_tokens;
   }
+  if (r.out.api == openai_api::completions && !r.out.what.max_tokens)
+    r.out.what.max_tokens = std::max(standard_completion_tokens, r.out.what.min_tokens);
   if (r.out.what.max_tokens && r.out.what.min_tokens > *r.out.what.max_tokens)
     return must_be("min_tokens", "at most `max_tokens`");
   if (r.has_best_of && r.out.what.best_of < r.out.what.n) return must_be("best_of", "at least `n`");

@@ -45,7 +45,8 @@ struct openai_field {
   std::string_view name;
   bool in_completions = true;
   bool in_chat = true;
-  std::string_view rule; ///< type and range in words, as error messages give them
+  std::string_view rule;     ///< type and range in words, as error messages give them
+  std::string_view standard; ///< what an absent field means, in words; empty where only one value is taken
 };
 std::span<const openai_field> openai_fields() noexcept;
 

@@ -62,12 +62,13 @@ struct request {
   troupe::sampling sampling;
   std::optional<std::uint32_t> max_tokens; ///< absent: to the end of the context; 0: nothing is drawn
   /// The prompt's tokens are the first token events of each choice, with their log probabilities if
-  /// `logprobs`.
+  /// `logprobs`; without, their text is a text prompt as it was given. Special tokens are shown.
   bool echo = false;
   /// So many tokens are drawn before end-of-sequence and stop ids may be, or a stop string may end; with
   /// `ignore_eos` only the stop ids and strings wait.
   std::uint32_t min_tokens = 0;
-  std::vector<std::string> stop;            ///< at most 16, each 1-1024 bytes; not part of the text
+  /// At most 16, each 1-1024 bytes; not part of the text, though their tokens are given and counted.
+  std::vector<std::string> stop;
   std::vector<std::int32_t> stop_token_ids; ///< at most 64, beside the model's end-of-sequence ids
   bool ignore_eos = false;                  ///< end-of-sequence ids are ordinary tokens
   bool skip_special_tokens = true;          ///< special tokens leave no text
@@ -100,7 +101,7 @@ inline constexpr float no_logprob = std::numeric_limits<float>::quiet_NaN();
 struct scored_token {
   std::int32_t token = 0;
   float logprob = 0;
-  std::string text;  ///< bytes of the token, may be a part of a character
+  std::string text;  ///< bytes that it adds to the text where it stands, may be a part of a character
   bool shown = true; ///< whether it is a part of the answer's text; not so the special and the ending ones
 };
 

@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <set>
+#include <utility>
 
 namespace troupe {
 namespace {
@@ -32,6 +33,10 @@ struct watching_handler {
   std::string key;
   std::vector<std::string> repeated;
   bool not_finite = false;
+  bool fraction = false; // of the number being read, in a part before the last
+  std::optional<std::string> wide_integer;
+
+  static bool has_fraction(json::string_view s) { return s.find_first_of(".eE") != json::string_view::npos; }
 
   std::string path() const {
     std::string out;
@@ -77,7 +82,10 @@ struct watching_handler {
     stack.push_string(s);
     return true;
   }
-  bool on_number_part(json::string_view, json_error&) { return true; }
+  bool on_number_part(json::string_view s, json_error&) {
+    fraction |= has_fraction(s);
+    return true;
+  }
   bool on_int64(std::int64_t i, json::string_view, json_error&) {
     stack.push_int64(i);
     return true;
@@ -86,7 +94,8 @@ struct watching_handler {
     stack.push_uint64(u);
     return true;
   }
-  bool on_double(double d, json::string_view, json_error& ec) {
+  bool on_double(double d, json::string_view s, json_error& ec) {
+    if (!std::exchange(fraction, false) && !has_fraction(s) && !wide_integer) wide_integer = path();
     if (!std::isfinite(d)) {
       not_finite = true;
       ec = json::error::exponent_overflow;
@@ -127,7 +136,8 @@ result<bounded_json> parse_bounded_json(std::string_view text, std::size_t depth
       why.message = "the text is not valid JSON at byte " + std::to_string(read) + ": " + ec.message();
     return why;
   }
-  return bounded_json{parser.handler().stack.release(), std::move(parser.handler().repeated)};
+  watching_handler& told = parser.handler();
+  return bounded_json{told.stack.release(), std::move(told.repeated), std::move(told.wide_integer)};
 }
 
 } // namespace troupe

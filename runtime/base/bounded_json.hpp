@@ -8,6 +8,7 @@
 #include <boost/json/value.hpp>
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,6 +22,9 @@ struct bounded_json {
   /// Paths ("messages.role", array positions left out) of keys that stand twice in one object. RFC 8259
   /// leaves their meaning open, so whoever knows the schema refuses them.
   std::vector<std::string> repeated_keys;
+  /// Path of the first number that is written as an integer and fits no 64 bits: its value is the nearest
+  /// double.
+  std::optional<std::string> wide_integer;
 };
 
 /// Parses one RFC 8259 text with no byte order mark, no invalid UTF-8 and no lone surrogate. The caller has

@@ -15,11 +15,12 @@ namespace {
 
 const request_id id{1, 1, 42};
 
-/// Token t is the letter of number t; "z" is held back by one token, as half a character would be; token 99
-/// stops.
+/// Token t is the letter of number t, a capital in the prompt; "z" is held back by one token, as half a
+/// character would be, and stops where none follows it and `z_stops`; token 99 stops.
 class letters final : public token_text {
  public:
   piece push(std::int32_t token, bool may_stop) override {
+    pushed_ = true;
     if (token == 99 && may_stop) return {"", true};
     std::string out = std::exchange(held_, {});
     const char c = static_cast<char>('a' + token);
@@ -29,22 +30,34 @@ class letters final : public token_text {
       out += c;
     return {out, false};
   }
-  std::string flush() override { return std::exchange(held_, {}); }
-  std::string echo(std::span<const std::int32_t> tokens, bool last) override {
-    std::string text;
-    for (const auto t : tokens) text += static_cast<char>('A' + t);
-    return last ? text + '|' : text;
+  piece flush() override {
+    if (!held_.empty() && z_stops) return {"", true};
+    return {std::exchange(held_, {}), false};
   }
-  bool shows(std::int32_t token) const override { return token != 0; }
-  std::string_view bytes_of(std::int32_t) const override { return "*"; }
+  token_name name_of(std::int32_t) const override { return {pushed_ ? "*" : "first", true}; }
+  std::string echo(std::span<const std::int32_t> prompt) override { return std::string(prompt.size(), '#'); }
+  std::string echo_next(std::int32_t token, bool last) override {
+    echoed_ = true;
+    return static_cast<char>('A' + token) + std::string(last ? "|" : "");
+  }
+  token_name echo_name_of(std::int32_t) const override { return {echoed_ ? "+" : "+first", echoed_}; }
+
+  bool z_stops = false;
 
  private:
   std::string held_;
+  bool pushed_ = false, echoed_ = false;
 };
 
 struct client {
-  explicit client(request_options o = {}) : core(with_id(std::move(o)), std::make_unique<letters>()) {
+  explicit client(request_options o = {}, bool z_stops = false) :
+      core(with_id(std::move(o)), make_letters(z_stops)) {
     begin();
+  }
+  static std::unique_ptr<letters> make_letters(bool z_stops) {
+    auto text = std::make_unique<letters>();
+    text->z_stops = z_stops;
+    return text;
   }
   static request_options with_id(request_options o) {
     o.id = id;
@@ -243,6 +256,22 @@ BOOST_AUTO_TEST_CASE(what_was_held_back_comes_at_the_end) {
   BOOST_TEST(std::get<token_event>(events.at(2)).seq == 1U);
 }
 
+BOOST_AUTO_TEST_CASE(what_was_held_back_may_complete_a_stop_string) {
+  client c({}, true);
+  c.admit();
+  c.token(0);
+  c.token(25);
+  c.finished(finish_reason::length, 2);
+  BOOST_TEST(c.text() == "a");
+  BOOST_REQUIRE(c.done() != nullptr);
+  BOOST_TEST((c.done()->reason == finish_reason::stop));
+  client cut({}, true);
+  cut.admit();
+  cut.token(25);
+  cut.finished(finish_reason::cancelled, 1);
+  BOOST_TEST((cut.done()->reason == finish_reason::cancelled));
+}
+
 BOOST_AUTO_TEST_CASE(a_cancel_at_any_point_ends_once) {
   struct row {
     const char* when;
@@ -426,11 +455,14 @@ BOOST_AUTO_TEST_CASE(log_probabilities_come_when_asked_for) {
   client c(o);
   c.admit();
   c.token(0);
+  c.token(1);
   const auto events = c.events();
   const auto& e = std::get<token_event>(events.at(1));
   BOOST_TEST(e.logprobs.at(0).token == 0);
-  BOOST_TEST(e.logprobs[0].text == "*");
+  BOOST_TEST(e.logprobs[0].text == "first"); // its name where it stands
   BOOST_TEST(e.top_logprobs.at(0).at(0).token == 7);
+  BOOST_TEST(e.top_logprobs[0][0].text == "first");
+  BOOST_TEST(std::get<token_event>(events.at(2)).logprobs.at(0).text == "*");
 }
 
 BOOST_AUTO_TEST_CASE(an_echoed_prompt_comes_first_and_costs_credit) {
@@ -446,7 +478,7 @@ BOOST_AUTO_TEST_CASE(an_echoed_prompt_comes_first_and_costs_credit) {
   const auto& echo = std::get<token_event>(events[1]);
   BOOST_TEST(echo.echo);
   BOOST_TEST(echo.seq == 0U);
-  BOOST_TEST(echo.text == "BCD|");
+  BOOST_TEST(echo.text == "###"); // as a whole
   BOOST_TEST(echo.token_ids == (std::vector<std::int32_t>{1, 2, 3}), boost::test_tools::per_element());
   BOOST_TEST(echo.logprobs.empty());
   BOOST_TEST(!std::get<token_event>(events[2]).echo);
@@ -474,6 +506,10 @@ BOOST_AUTO_TEST_CASE(a_scored_prompt_is_echoed_as_its_scores_come_and_the_end_wa
   BOOST_TEST(first.text + second.text == "BCD|");
   BOOST_REQUIRE_EQUAL(first.logprobs.size(), 2U);
   BOOST_TEST(std::isnan(first.logprobs[0].logprob));
+  BOOST_TEST(first.logprobs[0].text == "+first");
+  BOOST_TEST(!first.logprobs[0].shown);
+  BOOST_TEST(first.logprobs[1].text == "+");
+  BOOST_TEST(first.logprobs[1].shown);
   BOOST_TEST(first.top_logprobs.at(0).empty());
   BOOST_TEST(first.logprobs[1].logprob == -1.5F);
   BOOST_TEST(first.logprobs[1].token == 2);

@@ -25,9 +25,11 @@ async def alone(d, server, work):
     out = {}
     for one in work:
         answer = await http_ask(server, one.body, one.api)
-        d.expect(answer.whole and len(answer.token_ids) == NEW_TOKENS, f"{one.name} alone",
-                 f"200 with {NEW_TOKENS} tokens", f"{answer.outcome()} with {len(answer.token_ids)} tokens "
-                 f"{answer.message or ''}")
+        lengths = [len(c.token_ids) for c in answer.choices.values()]
+        d.expect(answer.whole and lengths == [NEW_TOKENS] * one.body.get("n", 1), f"{one.name} alone",
+                 f"200 with {NEW_TOKENS} tokens a choice", f"{answer.outcome()} with {lengths} {answer.message or ''}")
+        if "echo" in one.body:
+            d.equal(len(answer.choices[0].logprobs), len(answer.prompt_token_ids) + NEW_TOKENS, f"{one.name}: logprobs")
         out[one.name] = answer
     return out
 
@@ -55,7 +57,8 @@ async def together(d, server, door, work, choose, stagger_s):
             if conversation:
                 ask = lambda: conversation.ask(item.name, item.body, item.api)
             else:
-                ask = lambda: http_ask(server, item.body, item.api, stream=number % 2 == 0)
+                stream = number % 2 == 0 and "best_of" not in item.body
+                ask = lambda: http_ask(server, item.body, item.api, stream)
             return await until_taken(ask, refusals)
 
     delays = [choose.uniform(0, stagger_s) for _ in work]
@@ -78,10 +81,10 @@ def compare(d, label, work, answers, reference):
             at = next((i for i, (a, b) in enumerate(zip(got.token_ids, want.token_ids)) if a != b), "the end")
             what += f": ids from {at} on"
         ok = ok and d.equal(got.token_ids, want.token_ids, what)
-        ok = ok and d.equal(got.text, want.text, what + ": text")
+        ok = ok and d.equal(dict(sorted(got.choices.items())), want.choices, what + ": all choices")
         ok = ok and d.equal(got.finish_reason, "length", what + ": finish_reason")
         ok = ok and d.equal((got.usage["prompt_tokens"], got.usage["completion_tokens"]),
-                            (len(want.prompt_token_ids), NEW_TOKENS), what + ": usage")
+                            (len(want.prompt_token_ids), NEW_TOKENS * one.drawn), what + ": usage")
         wrong += not ok
     return wrong
 
@@ -104,8 +107,8 @@ async def scenario(d):
         _, block_tokens = server.kv_plan()
         metrics = await server.metrics()
         blocks, all_blocks = 0, metrics["troupe_kv_blocks_total"]
-        for answer in reference.values():
-            blocks += -(-(len(answer.prompt_token_ids) + NEW_TOKENS) // block_tokens)
+        for one in work:
+            blocks += one.drawn * -(-(len(reference[one.name].prompt_token_ids) + NEW_TOKENS) // block_tokens)
     d.say(f"{count} requests of 1 to {longest} prompt tokens alone: done")
 
     # A fifth of what 32 average requests grow to; the bytes of a block as a server of known memory shows them.

@@ -105,25 +105,31 @@ class fake_backend final : public kernels::backend {
   std::function<void()> waiting_;
 };
 
-/// Each token is one letter of text; the text of a prompt is its bytes, one token each.
+/// Each token is one letter of text, and the first of an answer that continues nothing has a mark before it;
+/// the text of a prompt is its bytes, one token each.
 class fake_text final : public actors::token_text {
  public:
-  explicit fake_text(std::span<const std::string> stops) : stops_(stops.begin(), stops.end()) {}
+  explicit fake_text(const actors::text_options& how) :
+      stops_(how.stops.begin(), how.stops.end()), first_(!how.continues), given_(how.given) {}
   piece push(std::int32_t token, bool) override {
     std::string text(1, static_cast<char>('!' + token % 90));
+    if (std::exchange(first_, false)) text = '^' + text;
     for (const std::string& s : stops_)
       if (s == text) return {"", true};
     return {std::move(text), false};
   }
-  std::string flush() override { return {}; }
-  std::string echo(std::span<const std::int32_t> tokens, bool) override {
-    return std::string(tokens.size(), 'p');
+  piece flush() override { return {}; }
+  actors::token_name name_of(std::int32_t) const override { return {"x"}; }
+  std::string echo(std::span<const std::int32_t> prompt) override {
+    return given_ ? *given_ : std::string(prompt.size(), 'p');
   }
-  bool shows(std::int32_t) const override { return true; }
-  std::string_view bytes_of(std::int32_t) const override { return "x"; }
+  std::string echo_next(std::int32_t, bool) override { return "p"; }
+  actors::token_name echo_name_of(std::int32_t) const override { return {"p"}; }
 
  private:
   std::vector<std::string> stops_;
+  bool first_; ///< of a text of its own, which shows
+  std::shared_ptr<const std::string> given_;
 };
 
 class fake_host final : public detail::model_host {
@@ -149,7 +155,7 @@ class fake_host final : public detail::model_host {
       return error{errc::context_length_exceeded, "too many", {}, 0};
     if (const auto* ids = std::get_if<std::vector<std::int32_t>>(&what)) return *ids;
     if (const auto* text = std::get_if<std::string>(&what)) return tokenize(*text, false, false);
-    return error{errc::unsupported, "no chat template", {}, 0};
+    return tokenize(std::get<chat_prompt>(what).messages.front().content, false, false);
   }
   result<std::string> render(const chat_prompt&) const override {
     return error{errc::unsupported, "no chat template", {}, 0};
@@ -162,9 +168,8 @@ class fake_host final : public detail::model_host {
   std::string detokenize(std::span<const std::int32_t> ids, bool) const override {
     return std::string(ids.size(), 'x');
   }
-  std::unique_ptr<actors::token_text>
-  make_text(std::span<const std::string> stops, bool, bool) const override {
-    return std::make_unique<fake_text>(stops);
+  std::unique_ptr<actors::token_text> make_text(const actors::text_options& how) const override {
+    return std::make_unique<fake_text>(how);
   }
 
   std::shared_ptr<fake_backend> backend_of_test;

@@ -140,6 +140,23 @@ BOOST_AUTO_TEST_CASE(every_choice_of_every_prompt_gets_what_it_gets_alone) {
   BOOST_TEST(stats.finished_length == 10U);
 }
 
+BOOST_AUTO_TEST_CASE(several_answers_to_a_chat_begin_as_one_does_and_those_that_continue_a_text_do_not) {
+  start();
+  request r = greedy({}, 6);
+  for (const bool chat : {true, false}) {
+    const auto asked = chat ? prompt(chat_prompt{{{"user", "hello"}}}) : prompt(std::string("hello"));
+    r.prompt = asked;
+    r.n = 1;
+    const auto one = get(r);
+    BOOST_TEST(one->all.text.starts_with('^') == chat);
+    r.n = 3;
+    const auto several = get(r);
+    BOOST_REQUIRE_EQUAL(several->all.further_choices.size(), 2U);
+    BOOST_TEST(several->all.text == one->all.text);
+    for (const completion_choice& c : several->all.further_choices) BOOST_TEST(c.text == one->all.text);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(a_prompt_is_tokenised_once_for_all_its_choices) {
   start();
   request r = ask({}, 2);

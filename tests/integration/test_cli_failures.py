@@ -66,11 +66,15 @@ class Usage(ProgramTest):
         self.fails(2, "sevre", says=['"serve"'])
         self.fails(2, "bench", says=["troupe bench", "serve"])
         self.fails(2, "eval", "perplex", says=["perplexity, logits"])
-        self.fails(2, "qqqqqqqq", says=["qqqqqqqq", "troupe --help"])
+        self.fails(2, "evl", says=['"eval"'])
+        for distant in ("qqqqqqqq", "foo", "xyz"):
+            self.assertNotIn("mean", self.fails(2, distant, says=[distant, "troupe --help"]))
         for first, second in [("eval", b"perplexity"), ("bench", b"serve")]:
             done = troupe(first, "--help")
             self.assertEqual((done.returncode, done.stderr), (0, b""))
             self.assertIn(second, done.stdout)
+            self.assertEqual(troupe("help", first).stdout, done.stdout)
+        self.assertEqual(troupe("help", "serve").stdout, troupe("serve", "--help").stdout)
 
     def test_no_command_prints_the_overview(self):
         done = troupe()
@@ -90,6 +94,8 @@ class Usage(ProgramTest):
         self.fails(2, "serve", "--prot", "1", says=["--prot", "--port"])
         self.fails(2, "run", "--max-token", "1", "hello", says=["--max-tokens"])
         self.fails(2, "serve", "surplus", says=["surplus"])
+        for distant in ("--max", "--quiet", "--foo"):
+            self.assertNotIn("mean", self.fails(2, "run", distant, "hello", says=[distant, "troupe run --help"]))
 
     def test_absurd_values_name_the_flag_and_what_it_takes(self):
         for flag, value, range_ in [("--port", "65536", "0 to 65535"), ("--port", "-1", "0 to 65535"),
@@ -106,6 +112,20 @@ class Usage(ProgramTest):
                             ("--max-tokens", "-1"), ("--seed", "-1"), ("--seed", "1e3"), ("--repetition-penalty", "0")]:
             with self.subTest(flag=flag, value=value):
                 self.fails(2, "run", flag, value, "hello", says=[flag, value])
+
+    def test_what_no_answer_can_come_of_is_refused_before_the_model_is_loaded(self):
+        self.fails(2, "run", "-m", TINY, "--max-context", "1", "hello", says=["max_context", "2 or more"])
+        self.fails(2, "run", "-m", TINY, "--stop", "", "hello", says=["--stop", "1 to 1024"])
+        self.fails(2, "run", "-m", TINY, "--stop", "a" * 1025, "hello", says=["--stop", "1 to 1024"])
+        self.fails(2, "run", "-m", TINY, *["--stop", "a"] * 17, "hello", says=["--stop", "16"])
+        self.fails(2, "run", "-m", TINY, "--kv-memory", "1KiB", "hello", says=["kv-memory", "1.0 KiB"])
+
+    def test_help_gives_units_and_no_defaults_that_are_none(self):
+        text = " ".join(troupe("serve", "--help").stdout.decode().split())
+        for flag in ("--max-wait", "--slow-consumer", "--queue-timeout", "--drain-timeout"):
+            self.assertRegex(text, flag + r" [^(]*\(\d+ to \d+ ms\)")
+        seed, = [line for line in troupe("run", "--help").stdout.decode().splitlines() if "--seed" in line]
+        self.assertNotIn("default", seed)
 
     def test_a_flag_without_its_value_is_named(self):
         self.fails(2, "serve", "--port", says=["--port"])
@@ -141,7 +161,7 @@ class Configuration(ProgramTest):
         self.fails(2, "serve", "--config", self.path, says=[f"{self.path}:2"])
 
     def test_a_missing_file_is_named(self):
-        self.fails(1, "serve", "--config", self.path, says=[str(self.path)])
+        self.fails(1, "serve", "--config", self.path, says=[str(self.path), "--dump-config"])
 
     def test_flags_win_over_the_file_and_the_dump_reads_back(self):
         self.path.write_text('[engine]\nmax_batch = 3\nkv_memory = "64MiB"\n', encoding="utf-8")
@@ -257,6 +277,43 @@ class Files(ProgramTest):
     def test_a_vocabulary_that_cannot_be_read_is_refused(self):
         content = self.good.replace(b"tokenizer.ggml.tokens", b"tokenizer.ggml.tokenz", 1)
         self.fails(1, "inspect", self.file(content), says=["hostile.gguf", "tokenizer"])
+
+    def test_what_can_be_read_of_a_model_that_cannot_be_run_is_told(self):
+        unknown = self.file(self.good.replace(b"llama", b"lllma"))
+        done = troupe("inspect", unknown)
+        self.assertEqual(done.returncode, 1)
+        text = done.stdout.decode()
+        for part in ("architecture   lllma, cannot be run", "parameters", "tokenizer      512 tokens", "chat template  174 B"):
+            self.assertIn(part, text)
+        self.assertEqual(len(done.stderr.splitlines()), 1)
+        self.assertIn(b"'lllma' is not supported", done.stderr)
+
+    def test_a_file_of_a_vocabulary_only_is_no_failure(self):
+        content = bytearray(self.good)
+        struct.pack_into("<Q", content, 8, 0)  # no tensors, and none of their entries
+        tensors, _ = layout(self.good)
+        first = min(entry.shape_at for entry in tensors.values())  # behind name and rank
+        name = next(name for name, entry in tensors.items() if entry.shape_at == first)
+        done = troupe("inspect", self.file(bytes(content[:first - 4 - len(name) - 8])))
+        self.assertEqual((done.returncode, done.stderr), (0, b""))
+        for part in (b"architecture   llama", b"holds a vocabulary only", b"tokenizer      512 tokens", b"chat template  174 B"):
+            self.assertIn(part, done.stdout)
+        self.assertNotIn(b"parameters", done.stdout)
+
+    def test_folders_are_told_of_in_the_same_way(self):
+        tokenizer = (ROOT / "tests" / "data" / "tokenizers_tiny" / "spm_bpe.json").read_bytes()
+        (self.folder / "tokenizer.json").write_bytes(tokenizer)
+        done = troupe("inspect", self.folder)
+        self.assertEqual((done.returncode, done.stderr), (0, b""))
+        self.assertIn(b"holds a vocabulary only", done.stdout)
+        self.assertIn(b"tokenizer      517 tokens", done.stdout)
+        (self.folder / "chat_template.jinja").write_text("{{ messages }}", encoding="utf-8")
+        (self.folder / "config.json").write_text('{"model_type": "mamba9", "architectures": ["Mamba9"]}', encoding="utf-8")
+        done = troupe("inspect", self.folder)
+        self.assertEqual((done.returncode, len(done.stderr.splitlines())), (1, 1))
+        self.assertIn(b"Mamba9", done.stderr)
+        for part in (b"architecture   mamba9, cannot be run", b"tokenizer      517 tokens", b"chat template  14 B"):
+            self.assertIn(part, done.stdout)
 
     def test_scales_that_are_not_numbers_are_refused_by_name(self):
         tensors, data = layout(self.good)

@@ -181,10 +181,29 @@ class Answers(ProgramTest):
             words = ["template", "--template", template, "--context", context, "--now", "2026-11-29T12:00:00"]
             self.assertEqual(troupe(*words).stdout, b"<s>Sunday 29 Nov 2026|user=hi;calm></s>")
             self.assertEqual(troupe(*words, "--no-generation-prompt").stdout, b"<s>Sunday 29 Nov 2026|user=hi;calm</s>")
-            for wrong in ("2026-11-31T12:00:00", "2026-11-29", "2026-11-29T12:00:00Z", "now"):
+            for wrong in ("2026-11-31T12:00:00", "2026-11-29", "2026-11-29T12:00:00Z", "now", "", "2026-11-9T12:00:00",
+                          " 2026-11-29T12:00:0", "2026-11-29T24:00:00", "2026-11-29T12:00:60"):
                 self.fails(2, *words[:-1], wrong, says=["--now", wrong, "2026-11-29T12:00:00"])
+            self.fails(2, *words, "--system", "be brief", says=["--system", "--context"])
+            self.fails(2, *words, "hello", says=["MESSAGE", "--context"])
             context.write_text('["hi"', encoding="utf-8")
-            self.fails(1, *words, says=[str(context), "is not JSON"])
+            self.fails(1, *words, says=[str(context), "not valid JSON"])
+
+    def test_a_context_is_bounded_and_its_numbers_are_exact_or_refused(self):
+        with tempfile.TemporaryDirectory() as folder:
+            template, context = (pathlib.Path(folder) / name for name in ("t.jinja", "c.json"))
+            template.write_text("{{ n }}", encoding="utf-8")
+            words = ["template", "--template", template, "--context", context]
+            for number, shown in [("-9223372036854775808", None), ("9223372036854775807", None), ("1e3", "1000.0"),
+                                  ("123456789012345678901234567890.0", "1.2345678901234568e+29"),
+                                  ("[" * 60 + "]" * 60, None)]:
+                context.write_text('{"n": %s}' % number, encoding="utf-8")
+                self.assertEqual(troupe(*words).stdout.decode(), shown or number)
+            for number in ("9223372036854775808", "18446744073709551616", "-9223372036854775809", "1" + "0" * 40):
+                context.write_text('{"n": {"m": %s}}' % number, encoding="utf-8")
+                self.fails(1, *words, says=["integer", "64 bits"])
+            context.write_text('{"n": %s}' % ("[" * 100 + "]" * 100), encoding="utf-8")
+            self.fails(1, *words, says=[str(context), "nested deeper than 64"])
 
     def test_ids_come_as_json_and_go_back_byte_for_byte(self):
         text = "The old man\n\n said \u2014 caf\u00e9 ".encode()
@@ -209,8 +228,76 @@ class Answers(ProgramTest):
             self.assertEqual([json.loads(line) for line in back.stdout.splitlines()], [case["decoded"] for case in cases])
         bos = troupe("tokenize", "--tokenizer", folder / "bpe_llama3.json", "--bos", "--json", stdin=b"a")
         self.assertEqual(json.loads(bos.stdout), [0, 66])
+        text = troupe("detokenize", "--tokenizer", folder / "bpe_llama3.json", 0, 66).stdout
+        twice = troupe("tokenize", "--tokenizer", folder / "bpe_llama3.json", "--bos", "--special", stdin=text)
+        self.assertEqual((twice.stdout, twice.stderr), (b"0 66\n", b""))
         self.fails(1, "tokenize", "--tokenizer", "/none/tokenizer.json", "x", says=["/none/tokenizer.json"])
         self.fails(1, "tokenize", "--tokenizer", folder / "unigram.expected.json", "x", says=["not an object"])
+
+    def test_a_bos_that_there_is_not_is_said(self):
+        tokenizer = json.loads((ROOT / "tests" / "data" / "tokenizers_tiny" / "spm_bpe.json").read_text("utf-8"))
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "t.json"
+            path.write_text(json.dumps(tokenizer | {"post_processor": None}), encoding="utf-8")
+            plain, asked = (troupe("tokenize", "--tokenizer", path, *more, "a") for more in ((), ("--bos",)))
+            self.assertEqual((plain.returncode, plain.stderr), (0, b""))
+            self.assertEqual((asked.returncode, asked.stdout), (0, plain.stdout))
+            self.assertIn(b"no BOS token", asked.stderr)
+
+    def test_ids_out_of_range_name_their_line(self):
+        words = ["detokenize", "-m", TINY, "--lines"]
+        self.fails(1, *words, stdin=b"[1,2]\n[3,512]\n", says=["line 2", "512", "0 to 511"])
+        self.fails(1, *words, stdin=b"[-1]", says=["line 1", "-1", "0 to 511"])
+        self.fails(1, *words, stdin=b"[1.5]", says=["line 1", "1.5E0"])
+        self.fails(1, *words, stdin=b"[1]\n{}", says=["line 2", "JSON array"])
+
+    def test_options_that_contradict_each_other_are_refused(self):
+        for words in (["--json", "--show", "x"], ["--json", "--count", "x"], ["--show", "--count", "x"],
+                      ["--json", "--sha256", "x"], ["--file", "f", "x"], ["--lines", "x"], ["--lines", "--file", "f"],
+                      ["--lines", "--show"], ["-m", "a", "--tokenizer", "b", "x"]):
+            self.fails(2, "tokenize", *words, says=["excludes", "troupe tokenize --help"])
+        self.fails(2, "detokenize", "--lines", "1", says=["excludes"])
+        done = troupe("tokenize", "-m", TINY, "--count", "--sha256", "The")
+        self.assertEqual((done.returncode, len(done.stdout.splitlines())), (0, 2))
+
+    def test_known_logits_agree_or_say_why_not(self):
+        def golden(change):
+            cases = json.loads((TINY.parent / "tiny_q4_1.json").read_text("utf-8"))["prompts"][:2]
+            change(cases[0])
+            path.write_text(json.dumps({"prompts": cases}), encoding="utf-8")
+            return path
+
+        def other(case):
+            step = max(range(len(case["margin"])), key=case["margin"].__getitem__)
+            case["greedy"][step] ^= 1
+
+        def nothing(case):
+            case["margin"] = [0.0] * len(case["margin"])
+            case["first"] = {"ids": [], "logits": []}
+
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "golden.json"
+            words = ["eval", "logits", "-m", TINY, "--against", path]
+            golden(lambda case: None)
+            done = troupe(*words)
+            self.assertEqual((done.returncode, done.stderr), (0, b""), done.stdout)
+            self.assertIs(json.loads(troupe(*words, "--json").stdout)["agrees"], True)
+            wrong_model = troupe(*words[:2], "-m", TINY.parent / "tiny_mixed.gguf", *words[4:], "--tolerance", "0.0001")
+            self.assertEqual((wrong_model.returncode, wrong_model.stderr), (1, b""), wrong_model.stdout)
+            golden(other)
+            done = troupe(*words)
+            self.assertEqual((done.returncode, done.stderr), (1, b""), done.stdout)
+            self.assertIn(b"differs: ", done.stdout)
+            golden(nothing)
+            cases = json.loads(path.read_text("utf-8"))
+            path.write_text(json.dumps({"prompts": cases["prompts"][:1]}), encoding="utf-8")
+            self.fails(1, *words, says=["golden.json", "nothing to compare"])
+            golden(lambda case: case["ids"].append(100_000))
+            self.fails(1, *words, says=["another model"])
+            path.write_text('{"prompts": [', encoding="utf-8")
+            self.fails(1, *words, says=["golden.json", "not JSON"])
+            path.unlink()
+            self.fails(1, *words, says=["golden.json"])
 
     def recorded(self, *arguments):
         """The trace file of one answer of 20 tokens, and what it holds."""

@@ -130,8 +130,9 @@ BOOST_AUTO_TEST_CASE(logprobs_take_each_doors_own_shape) {
   BOOST_TEST(text.at("top_logprobs").at(1).as_object().size() == 2U);
   BOOST_TEST(text.at("text_offset").at(1) == 1);
   openai_stream_writer chat_writer(meta(openai_api::chat));
-  const json::value chat =
-      events(chat_writer.token(event)).at(0).at("choices").at(0).at("logprobs").at("content");
+  const json::value spoken = events(chat_writer.token(event)).at(0).at("choices").at(0).at("logprobs");
+  BOOST_TEST(spoken.at("refusal").is_null());
+  const json::value& chat = spoken.at("content");
   BOOST_TEST(chat.at(0).at("token") == "\xef\xbf\xbd");
   BOOST_TEST(chat.at(0).at("bytes").at(0) == 0xc3);
   BOOST_TEST(chat.at(0).at("top_logprobs").as_array().size() == 2U);

@@ -6,6 +6,9 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <fstream>
+#include <iterator>
+
 using namespace troupe;
 using namespace troupe::server;
 using namespace std::string_literals;
@@ -95,6 +98,25 @@ BOOST_AUTO_TEST_CASE(the_two_limits_on_tokens_agree_or_are_refused) {
   BOOST_TEST(refused(chat(R"(,"max_tokens":6,"max_completion_tokens":5)")) == "max_completion_tokens");
   BOOST_TEST(refused(completions(R"(,"max_completion_tokens":5)")) == "max_completion_tokens");
   BOOST_TEST(refused(completions(R"(,"max_tokens":5,"min_tokens":6)")) == "min_tokens");
+}
+
+BOOST_AUTO_TEST_CASE(a_completion_without_a_limit_has_sixteen_tokens_and_a_chat_the_context) {
+  BOOST_TEST(completions("").value().what.max_tokens.value() == 16U);
+  BOOST_TEST(completions(R"(,"min_tokens":20)").value().what.max_tokens.value() == 20U);
+  BOOST_TEST(completions(R"(,"max_tokens":null)").value().what.max_tokens.value() == 16U);
+  BOOST_TEST(completions(R"(,"max_tokens":0)").value().what.max_tokens.value() == 0U);
+  BOOST_TEST(!chat("").value().what.max_tokens.has_value());
+}
+
+BOOST_AUTO_TEST_CASE(the_protocol_page_has_a_row_for_every_field) {
+  std::ifstream file(TROUPE_TEST_DATA "/../../docs/protocol.md");
+  const std::string page{std::istreambuf_iterator<char>(file), {}};
+  for (const openai_field& f : openai_fields()) {
+    const char* door = !f.in_chat ? "completions" : !f.in_completions ? "chat" : "both";
+    std::string row = "\n| `" + std::string(f.name) + "` | " + door + " | " + std::string(f.rule) + " |";
+    row += f.standard.empty() ? " |\n" : " " + std::string(f.standard) + " |\n";
+    BOOST_TEST((page.find(row) != std::string::npos), row);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(every_field_refuses_every_wrong_type_and_names_itself) {

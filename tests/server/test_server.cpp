@@ -287,11 +287,22 @@ BOOST_AUTO_TEST_CASE(the_prompts_log_probabilities_are_those_of_the_same_tokens_
 BOOST_AUTO_TEST_CASE(choices_are_the_same_in_one_piece_streamed_and_over_tcp) {
   running_server s;
   const std::string fields =
-      R"({"prompt":["the river","a stone and"],"n":3,"seed":7,"temperature":1.2,"max_tokens":10,"echo":true)";
+      R"({"prompt":["the river","a stone and"],"n":3,"seed":7,"temperature":1.2,"max_tokens":10,"echo":true,)"
+      R"("logprobs":2)";
   const auto whole = json::parse(body_of(s.answer(fields + "}")));
   std::map<std::int64_t, std::string> texts, streamed, raw_texts;
-  for (const json::value& choice : whole.at("choices").as_array())
-    texts[choice.at("index").as_int64()] = choice.at("text").as_string().c_str();
+  constexpr const char* lists[] = {"tokens", "token_logprobs", "top_logprobs", "text_offset"};
+  const auto append = [](json::array& to, const json::array& from) {
+    to.insert(to.end(), from.begin(), from.end());
+  };
+  std::map<std::int64_t, std::map<std::string, json::array>> listed, streamed_lists;
+  std::map<std::int64_t, json::array> raw_scores;
+  for (const json::value& choice : whole.at("choices").as_array()) {
+    const std::int64_t index = choice.at("index").as_int64();
+    texts[index] = choice.at("text").as_string().c_str();
+    for (const char* list : lists) listed[index][list] = choice.at("logprobs").at(list).as_array();
+    BOOST_TEST(listed[index]["tokens"].size() > 2U);
+  }
   BOOST_REQUIRE_EQUAL(texts.size(), 6U);
   BOOST_TEST(texts[0] != texts[1]);
   BOOST_TEST(texts[1] != texts[2]);
@@ -307,9 +318,14 @@ BOOST_AUTO_TEST_CASE(choices_are_the_same_in_one_piece_streamed_and_over_tcp) {
     const auto event = json::parse(c.got.substr(at + 6, c.got.find("\n", at) - at - 6));
     const auto& choice = event.at("choices").at(0);
     streamed[choice.at("index").as_int64()] += choice.at("text").as_string().c_str();
+    if (!choice.at("logprobs").is_null())
+      for (const char* list : lists)
+        append(
+            streamed_lists[choice.at("index").as_int64()][list], choice.at("logprobs").at(list).as_array());
     if (!choice.at("finish_reason").is_null()) ++ends[choice.at("index").as_int64()];
   }
   BOOST_TEST((streamed == texts));
+  BOOST_TEST((streamed_lists == listed));
   BOOST_TEST(ends.size() == 6U);
   for (const auto& [index, n] : ends) BOOST_TEST(n == 1);
 
@@ -322,7 +338,12 @@ BOOST_AUTO_TEST_CASE(choices_are_the_same_in_one_piece_streamed_and_over_tcp) {
   for (std::size_t at = 0; at < raw.got.size();) {
     const std::size_t end = raw.got.find('\n', at);
     const server_object o = parse_server_object(raw.got.substr(at, end - at)).value();
-    if (o.kind == server_kind::token) raw_texts[o.index] += o.text;
+    if (o.kind == server_kind::token) {
+      raw_texts[o.index] += o.text;
+      const json::value object = json::parse(raw.got.substr(at, end - at));
+      for (const json::value& one : object.at("logprobs").as_array())
+        raw_scores[o.index].push_back(one.at("logprob"));
+    }
     accepted += o.kind == server_kind::accepted ? 1U : 0U;
     done += o.kind == server_kind::done ? 1U : 0U;
     if (o.kind == server_kind::done)
@@ -330,6 +351,7 @@ BOOST_AUTO_TEST_CASE(choices_are_the_same_in_one_piece_streamed_and_over_tcp) {
     at = end + 1;
   }
   BOOST_TEST((raw_texts == texts));
+  for (auto& [index, lists_of] : listed) BOOST_TEST(raw_scores[index] == lists_of["token_logprobs"]);
   BOOST_TEST(accepted == 1U);
   BOOST_TEST(done == 1U);
 

@@ -94,9 +94,8 @@ class sim_host final : public detail::model_host {
     return error{errc::unsupported, "ids only", {}, 0};
   }
   std::string detokenize(std::span<const std::int32_t>, bool) const override { return {}; }
-  std::unique_ptr<actors::token_text>
-  make_text(std::span<const std::string> stops, bool, bool) const override {
-    return std::make_unique<plain_text>(std::vector<std::string>(stops.begin(), stops.end()));
+  std::unique_ptr<actors::token_text> make_text(const actors::text_options& how) const override {
+    return std::make_unique<plain_text>(std::vector<std::string>(how.stops.begin(), how.stops.end()));
   }
 };
 
@@ -469,7 +468,7 @@ std::string door_world::choice_fault(const door_wish& w, std::uint32_t index, co
   lone_wish wish = w.wish;
   wish.seed = detail::choice_seed(wish.seed, index);
   lone_run alone = run_alone(model_, wish);
-  if (w.echo) alone.text = plain_text({}).echo(wish.prompt, true) + alone.text;
+  if (w.echo) alone.text = plain_text({}).echo(wish.prompt) + alone.text;
   if (c.ends != 1) return "has " + std::to_string(c.ends) + " finish reasons";
   const bool whole = c.finish_reason == "stop" || c.finish_reason == "length";
   if (whole && (c.tokens != alone.tokens || c.text != alone.text)) {

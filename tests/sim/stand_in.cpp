@@ -89,13 +89,13 @@ float score_of(std::uint64_t state, std::int32_t token) noexcept {
   return -static_cast<float>(scramble(state + static_cast<std::uint32_t>(token)) % 4096) / 1024;
 }
 
-std::string plain_text::echo(std::span<const std::int32_t> tokens, bool) {
+std::string plain_text::echo(std::span<const std::int32_t> prompt) {
   std::string text;
-  for (const std::int32_t token : tokens) text += bytes_of(token);
+  for (const std::int32_t token : prompt) text += bytes_of(token);
   return text;
 }
 
-std::string_view plain_text::bytes_of(std::int32_t token) const {
+std::string_view plain_text::bytes_of(std::int32_t token) {
   static const auto names = [] {
     std::array<std::string, 256> all;
     for (std::size_t t = 1; t < all.size(); ++t)
@@ -162,7 +162,7 @@ lone_run run_alone(const imaginary_model& model, const lone_wish& wish) {
     }
     state = fold(state, slot_value(d.token, position++));
   }
-  run.text += text.flush();
+  run.text += text.flush().text;
   return run;
 }
 

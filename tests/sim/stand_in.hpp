@@ -67,10 +67,12 @@ class plain_text final : public actors::token_text {
  public:
   explicit plain_text(std::vector<std::string> stops) : stops_(std::move(stops)) {}
   piece push(std::int32_t token, bool may_stop) override;
-  std::string flush() override { return std::exchange(held_, {}); }
-  std::string echo(std::span<const std::int32_t> tokens, bool last) override;
-  bool shows(std::int32_t) const override { return true; }
-  std::string_view bytes_of(std::int32_t token) const override;
+  piece flush() override { return {std::exchange(held_, {}), false}; }
+  actors::token_name name_of(std::int32_t token) const override { return {bytes_of(token)}; }
+  std::string echo(std::span<const std::int32_t> prompt) override;
+  std::string echo_next(std::int32_t token, bool) override { return std::string(bytes_of(token)); }
+  actors::token_name echo_name_of(std::int32_t token) const override { return {bytes_of(token)}; }
+  static std::string_view bytes_of(std::int32_t token);
 
  private:
   std::vector<std::string> stops_;

@@ -10,14 +10,22 @@ from .wire import Lost, ProtocolError
 
 
 @dataclasses.dataclass
+class Choice:
+    """One answer of several, put together; with `echo` the text and the log probabilities begin with the prompt's."""
+    text: str = ""
+    token_ids: list = dataclasses.field(default_factory=list)  # drawn
+    logprobs: list = dataclasses.field(default_factory=list)  # of each token, None for the first of a prompt
+    finish_reason: str = None
+
+
+@dataclasses.dataclass
 class Answer:
+    """What `text`, `token_ids` and `finish_reason` are of: choice 0. `choices` has all, by index."""
     door: str
     began: float
     status: int = 0  # of HTTP; of an error object; 200 at `done`; 0: nothing came
-    text: str = ""
-    token_ids: list = dataclasses.field(default_factory=list)
+    choices: dict = dataclasses.field(default_factory=dict)
     prompt_token_ids: list = None
-    finish_reason: str = None
     usage: dict = None
     model: str = None
     code: str = None  # of the error
@@ -30,10 +38,19 @@ class Answer:
     arrivals: list = dataclasses.field(default_factory=list)  # of token events
     finished: float = 0
 
-    def add(self, text, ids):
+    def choice(self, index):
+        return self.choices.setdefault(index, Choice())
+
+    text = property(lambda self: self.choice(0).text)
+    token_ids = property(lambda self: self.choice(0).token_ids)
+    finish_reason = property(lambda self: self.choice(0).finish_reason)
+
+    def add(self, index, text, ids, logprobs=()):
         self.arrivals.append(time.monotonic())
-        self.text += text
-        self.token_ids += ids or []
+        choice = self.choice(index)
+        choice.text += text
+        choice.token_ids += ids or []
+        choice.logprobs += logprobs
 
     def fail(self, status, code, message, param=None, retry_after_ms=None):
         self.status, self.code, self.message, self.param = status, code, message, param
@@ -71,13 +88,19 @@ def read_error(answer, status, body):
     answer.fail(status, error["code"], error["message"], error.get("param"), error.get("retry_after_ms"))
 
 
+def logprobs_of(choice):
+    scores = choice.get("logprobs") or {"token_logprobs": []}
+    return [one["logprob"] for one in scores["content"]] if "content" in scores else scores["token_logprobs"]
+
+
 def read_whole(answer, body):
     item = json.loads(body)
-    choice = item["choices"][0]
-    answer.text = choice["message"]["content"] if "message" in choice else choice["text"]
-    answer.token_ids = choice.get("token_ids", [])
+    for choice in item["choices"]:
+        text = choice["message"]["content"] if "message" in choice else choice["text"]
+        answer.choices[choice["index"]] = Choice(text, choice.get("token_ids", []), logprobs_of(choice),
+                                                 choice["finish_reason"])
     answer.prompt_token_ids = item.get("prompt_token_ids")
-    answer.finish_reason, answer.usage, answer.model = choice["finish_reason"], item["usage"], item["model"]
+    answer.usage, answer.model = item["usage"], item["model"]
 
 
 def read_event(answer, data, state):
@@ -98,13 +121,14 @@ def read_event(answer, data, state):
     if item.get("prompt_token_ids") is not None:
         answer.prompt_token_ids = item["prompt_token_ids"]
     for choice in item["choices"]:
-        if answer.finish_reason:
+        index = choice["index"]
+        if answer.choice(index).finish_reason:
             raise ProtocolError("a choice after its finish_reason")
-        answer.finish_reason = choice["finish_reason"]
+        answer.choice(index).finish_reason = choice["finish_reason"]
         delta = choice.get("delta", choice)
         text = delta.get("text" if delta is choice else "content")
         if choice["finish_reason"] is None and "role" not in delta:
-            answer.add(text, choice.get("token_ids"))
+            answer.add(index, text, choice.get("token_ids"), logprobs_of(choice))
 
 
 async def http_answer(connection, body, api="completions", stream=False, on_event=None):

@@ -136,11 +136,13 @@ class Conversation:
             answer.model = item["model"]
         elif kind == "token":
             self.check_order(pending, item)
-            answer.add(item["text"], item["token_ids"])
+            drawn = [] if item.get("echo") else item["token_ids"]
+            answer.add(item["index"], item["text"], drawn, [one["logprob"] for one in item.get("logprobs", [])])
         elif kind == "done":
             self.check_order(pending, item)
             answer.status = 200
-            answer.finish_reason = item["finish_reason"]
+            for choice in item.get("choices", [{"index": 0, "finish_reason": item["finish_reason"]}]):
+                answer.choice(choice["index"]).finish_reason = choice["finish_reason"]
             answer.usage = item["usage"]
             self.end(pending)
         elif kind == "error":

@@ -36,13 +36,27 @@ class Work:
     body: dict
     api: str = "completions"
 
+    @property
+    def drawn(self):
+        """Sequences that are drawn; of these `n` are given."""
+        return max(self.body.get("best_of", 1), self.body.get("n", 1))
+
+
+# Beside a temperature of 0, and beside a drawn one with a seed. Those of several sequences are short enough to share
+# a small KV pool.
+GREEDY = ({}, {"echo": True, "logprobs": 2}, {"logit_bias": {"7": 1.5, "11": -100}}, {"frequency_penalty": 0.6})
+DRAWN = ({}, {"top_k": 40}, {"top_p": 0.9, "presence_penalty": 0.7}, {"min_p": 0.05, "repetition_penalty": 1.1},
+         {"typical_p": 0.8, "logit_bias": {"3": 2}}, {"frequency_penalty": -0.4, "top_p": 0.95},
+         {"n": 2, "best_of": 3}, {"n": 2})
+SHORT_PROMPT = 48
+
 
 def sampling(number, choose):
-    """Every other request greedy; the rest seeded, by every path of the sampler."""
+    """Every other request greedy; the rest seeded; by every path of the sampler."""
     if number % 2 == 0:
-        return {"temperature": 0}
-    out = {"temperature": round(choose.uniform(0.5, 1.2), 2), "seed": choose.randrange(1 << 40)}
-    return out | [{}, {"top_k": 40}, {"top_p": 0.9}, {"min_p": 0.05, "repetition_penalty": 1.1}][number // 2 % 4]
+        return {"temperature": 0} | GREEDY[number // 2 % len(GREEDY)]
+    seeded = {"temperature": round(choose.uniform(0.5, 1.2), 2), "seed": choose.randrange(1 << 40)}
+    return seeded | DRAWN[number // 2 % len(DRAWN)]
 
 
 def mixed_work(ids, count, longest, seed, new_tokens=NEW_TOKENS):
@@ -50,10 +64,12 @@ def mixed_work(ids, count, longest, seed, new_tokens=NEW_TOKENS):
     choose = random.Random(seed)
     out = []
     for number in range(count):
-        length = (1, longest, 2, longest - 1)[number] if number < 4 else choose.randint(1, longest)
+        fields = sampling(number, choose)
+        most = SHORT_PROMPT if "n" in fields else longest
+        length = (1, longest, 2, longest - 1)[number] if number < 4 else choose.randint(1, most)
         at = choose.randrange(len(ids) - length + 1)
         body = {"prompt": ids[at:at + length], "max_tokens": new_tokens, "ignore_eos": True, "return_token_ids": True}
-        out.append(Work(f"r{number}", body | sampling(number, choose)))
+        out.append(Work(f"r{number}", body | fields))
     words = TEXT.read_text(encoding="utf-8").split()
     for number in range(4, count, 8):  # as text
         at = choose.randrange(len(words) - 40)
