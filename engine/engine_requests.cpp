@@ -190,7 +190,7 @@ result<void> engine_state::open(opening what, std::shared_ptr<stream_state> clie
     live.trace->isa = host->isa;
     live.trace->reference = options.reference;
     live.trace->context = host->context;
-    live.trace->chat = !continues;
+    live.trace->chat = !what.continues;
     live.trace->plans.push_back({0, host->plan_number, false});
   }
 
