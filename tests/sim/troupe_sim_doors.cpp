@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// troupe-sim-doors: runs seeds through the simulated doors and engine, prints the first that fails.
+// troupe-sim-doors: runs seeds through the simulated doors and engine, prints the first that fails with its
+// diagram.
 #include "sim/abort_note.hpp"
+#include "sim/diagram_tail.hpp"
 #include "sim/door_world.hpp"
 
 #include <charconv>
@@ -17,7 +19,7 @@ namespace {
       "usage: troupe-sim-doors [--seeds A-B | --seed N] [--diagram] [--verbose] [--twice]\n"
       "  --seeds A-B  run these seeds, 1-300 by default; stop at the first that fails\n"
       "  --seed N     run this one\n"
-      "  --diagram    print the first request of a failing seed as a sequence diagram\n"
+      "  --diagram    print the whole sequence diagram of a failing seed's request, not only its end\n"
       "  --verbose    a line per seed\n"
       "  --twice      run each seed twice and compare the hashes of all bytes\n",
       status == 0 ? stdout : stderr);
@@ -72,10 +74,9 @@ int main(int argc, char** argv) {
           out.refused, out.cut, static_cast<unsigned long long>(out.hash));
     if (out.failure.empty()) continue;
     std::printf("seed %llu: %s\n", static_cast<unsigned long long>(seed), out.failure.c_str());
-    if (diagram)
-      std::fputs(out.diagram.c_str(), stdout);
-    else
-      std::printf("replay: troupe-sim-doors --seed %llu --diagram\n", static_cast<unsigned long long>(seed));
+    using namespace troupe::sim;
+    std::fputs((diagram ? out.diagram : diagram_tail(out.diagram, diagram_tail_messages)).c_str(), stdout);
+    std::printf("replay: troupe-sim-doors --seed %llu --diagram\n", static_cast<unsigned long long>(seed));
     return 1;
   }
   const double time = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
