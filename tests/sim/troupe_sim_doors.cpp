@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // troupe-sim-doors: runs seeds through the simulated doors and engine, prints the first that fails with its
 // diagram.
+#include "runtime/base/log.hpp"
 #include "sim/abort_note.hpp"
 #include "sim/diagram_tail.hpp"
 #include "sim/door_world.hpp"
@@ -13,6 +14,9 @@
 #include <string_view>
 
 namespace {
+
+constexpr unsigned floor_percent = 30; // of right requests must be answered, over so many seeds
+constexpr std::uint64_t floor_seeds = 100;
 
 [[noreturn]] void usage(int status) {
   std::fputs(
@@ -59,14 +63,16 @@ int main(int argc, char** argv) {
     else
       usage(word == "--help" ? 0 : 2);
   }
+  if (!verbose) troupe::log().set_level(spdlog::level::off); // of the faults that are drawn
   const auto begin = std::chrono::steady_clock::now();
-  std::uint64_t events = 0, finished = 0, refused = 0, cut = 0;
+  std::uint64_t events = 0, asked = 0, finished = 0, refused = 0, cut = 0;
   for (std::uint64_t seed = first; seed <= last; ++seed) {
     troupe::sim::name_seed_on_abort(seed);
     troupe::sim::door_outcome out = troupe::sim::run_doors(seed);
     if (twice && out.failure.empty() && troupe::sim::run_doors(seed).hash != out.hash)
       out.failure = "two runs of this seed differ";
-    events += out.events, finished += out.finished, refused += out.refused, cut += out.cut;
+    events += out.events, asked += out.asked;
+    finished += out.finished, refused += out.refused, cut += out.cut;
     if (verbose)
       std::printf(
           "seed %llu: %llu events, %u finished, %u refused, %u cut, hash %016llx\n",
@@ -81,9 +87,14 @@ int main(int argc, char** argv) {
   }
   const double time = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   std::printf(
-      "%llu seeds passed: %llu events, %llu answers finished, %llu refused, %llu cut, %.1f s\n",
+      "%llu seeds passed: %llu events, %llu answers finished of %llu asked, %llu refused, %llu cut, %.1f s\n",
       static_cast<unsigned long long>(last - first + 1), static_cast<unsigned long long>(events),
-      static_cast<unsigned long long>(finished), static_cast<unsigned long long>(refused),
-      static_cast<unsigned long long>(cut), time);
+      static_cast<unsigned long long>(finished), static_cast<unsigned long long>(asked),
+      static_cast<unsigned long long>(refused), static_cast<unsigned long long>(cut), time);
+  // A door that refuses all it can find a reason for breaks no other oracle.
+  if (last - first + 1 >= floor_seeds && finished * 100 < asked * floor_percent) {
+    std::printf("fewer than %u %% of the requests were answered\n", floor_percent);
+    return 1;
+  }
   return 0;
 }
