@@ -153,6 +153,7 @@ struct engine_state final : stream_owner, actors::cast_listener, std::enable_sha
   void close_group(std::uint64_t group);
   void cancel_sequence(std::uint64_t id);
   void tell_of_events(std::uint64_t id, std::uint32_t more);
+  std::vector<lost_messages> lost() const;
   void tell_of_reading(std::uint64_t group);
   void tell(stream_state& client, stream_event event);
   void refuse(stream_state& client, error why);
