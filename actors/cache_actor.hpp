@@ -29,7 +29,7 @@ class cache_actor final : public runtime::actor<cache_protocol> {
             if constexpr (std::is_same_v<effect_type, kv_level>)
               cast_->listener->cache_changed(e);
             else
-              (void)send(cast_->scheduler, std::move(e));
+              must_send(cast_->scheduler, std::move(e));
           },
           effect);
     effects_.clear();

@@ -23,9 +23,20 @@ class cast_listener {
   virtual void emit(request_id id, stream_event event) = 0;
   /// The terminal event of the request is out and its actor is ending.
   virtual void retired(request_id id) = 0;
+  /// The request's mailbox refused what it cannot go on without: it ends, and its actor is asked no more.
+  virtual void unreachable(request_id id) = 0;
   virtual void drained() = 0;
   virtual void scheduler_changed(const scheduler_stats& stats) = 0;
   virtual void cache_changed(const kv_level& level) = 0;
+};
+
+/// A live request, as the others reach it.
+struct cast_request {
+  runtime::ref<request_protocol> actor;
+  /// What its latest `stream_paused` or `stream_resumed` said. Only one of them is under way at a time, and
+  /// stands for the latest: a client that reads by fits and starts fills no mailbox.
+  bool paused = false;
+  bool flow_told = false; ///< one is under way
 };
 
 /// Shared by the actors of one engine. Thread: the engine's executor, one thread at a time.
@@ -34,13 +45,39 @@ struct cast {
   runtime::ref<cache_protocol> cache;
   runtime::ref<executor_protocol> executor;
   runtime::ref<guard_protocol> guard;
-  std::unordered_map<std::uint64_t, runtime::ref<request_protocol>> requests; ///< by request_id::number
+  std::unordered_map<std::uint64_t, cast_request> requests; ///< by request_id::number
   std::atomic<bool> backend_busy{false}; ///< a step is computed, perhaps for an executor that is gone
   cast_listener* listener = nullptr;     ///< outlives the actors
 };
 
-/// Control mail that one live request can have waiting at the scheduler: enqueue, cancel, finish, paused,
-/// resumed, and the answers of the cache about its blocks.
-inline constexpr std::uint32_t scheduler_slots_per_request = 8;
+// Control slots of the mailboxes: the most that can wait in one at a time, whatever the order of turns. A
+// mailbox made with them refuses no control message; tests/sim runs with no slot more.
+
+/// Of a request: admitted, started, the end (refused or sequence_finished), the prompt (prompt_ready or
+/// prompt_failed), two cancels (the client's, and its group's when a choice fails), two alarms.
+inline constexpr std::uint32_t request_slots = 8;
+
+/// Of the scheduler for each live request: enqueue, one end (cancel or finish: a request asks once), the
+/// engine's cancel for an actor that is gone, the flow (see cast_request), two blocks_released (a
+/// preemption's, and the end's behind the demand that followed it: the cache manager answers in order, and no
+/// preemption comes before the answer to that demand).
+inline constexpr std::uint32_t scheduler_slots_per_request = 6;
+/// And for all together: model_ready, drain, cut, blocks_reserved, the step's end, two alarms.
+inline constexpr std::uint32_t scheduler_slots = 7;
+
+/// Of the cache manager for each live request: two release_blocks, as above, and one step_finished, which is
+/// sent only when a release waits for it, and that request then has no other to send.
+inline constexpr std::uint32_t cache_slots_per_request = 3;
+/// One reserve_blocks is under way at a time.
+inline constexpr std::uint32_t cache_slots = 1;
+
+/// Of the executor for each live request: one close_sequence for its being open now, one for its being opened
+/// by the step that waits: it is opened by a step only, and the next step comes after that one's end.
+inline constexpr std::uint32_t executor_slots_per_request = 2;
+/// And run_step, the backend's answer, row_verdicts.
+inline constexpr std::uint32_t executor_slots = 3;
+
+/// Of the guard: the rows of the running step.
+inline constexpr std::uint32_t guard_slots = 1;
 
 } // namespace troupe::actors

@@ -46,9 +46,9 @@ void executor_actor::carry_out() {
           if constexpr (std::is_same_v<effect_type, submit_step>)
             submit(std::move(e.input));
           else if constexpr (scheduler_protocol::accepts<effect_type>)
-            (void)send(cast_->scheduler, std::move(e));
+            must_send(cast_->scheduler, std::move(e));
           else
-            (void)send(cast_->guard, std::move(e));
+            must_send(cast_->guard, std::move(e));
         },
         effect);
   }

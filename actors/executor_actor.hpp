@@ -33,6 +33,7 @@ class executor_actor final : public runtime::actor<executor_protocol> {
   void on_start() override {
     effects_.reserve(8); // the end of a step must not want for memory
     answer_slot_ = self().reserve(1, sizeof(step_computed));
+    if (!answer_slot_) throw failure(errc::internal, "no room for the backend's answers");
   }
   void requests_in_hand(std::vector<std::uint64_t>& out) const override {
     for (const request_id& id : core_.requests_in_step()) out.push_back(id.number);

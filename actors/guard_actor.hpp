@@ -10,7 +10,7 @@
 
 namespace troupe::actors {
 
-/// State: counts of bad rows. In: guard_protocol, one message per step at most.
+/// State: none. In: guard_protocol, one message per step at most.
 class guard_actor final : public runtime::actor<guard_protocol> {
  public:
   explicit guard_actor(std::shared_ptr<cast> others) : cast_(std::move(others)) {}
@@ -18,7 +18,7 @@ class guard_actor final : public runtime::actor<guard_protocol> {
   void on(check_rows&& m) {
     core_.on(std::move(m), now(), effects_);
     for (guard_effect& effect : effects_)
-      std::visit([this](auto& e) { (void)send(cast_->executor, std::move(e)); }, effect);
+      std::visit([this](auto& e) { must_send(cast_->executor, std::move(e)); }, effect);
     effects_.clear();
   }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts and rules.
+// Rules.
 #include "actors/guard_core.hpp"
 
 #include <utility>
@@ -7,7 +7,6 @@
 namespace troupe::actors {
 
 void guard_core::on(check_rows&& m, time_point, guard_effects& out) {
-  not_finite_rows_ += m.rows.size();
   row_verdicts answer{m.step_seq, {}};
   answer.verdicts.reserve(m.rows.size());
   for (const auto& row : m.rows) answer.verdicts.push_back({row.id, row_action::fail});

@@ -4,7 +4,6 @@
 
 #include "actors/messages.hpp"
 
-#include <cstdint>
 #include <variant>
 #include <vector>
 
@@ -18,12 +17,6 @@ using guard_effects = std::vector<guard_effect>;
 class guard_core {
  public:
   void on(check_rows&& m, time_point now, guard_effects& out);
-
-  /// Rows seen with NaN or Inf since the start.
-  std::uint64_t not_finite_rows() const noexcept { return not_finite_rows_; }
-
- private:
-  std::uint64_t not_finite_rows_ = 0;
 };
 
 } // namespace troupe::actors

@@ -237,10 +237,12 @@ struct client_cancel {
   request_id id;
   error why; ///< code cancelled gives a partial answer
 };
-/// The client took this many token events; 0: it took some of another choice of its request. From: engine.
+/// The client has taken this many token events in all. The latest says everything, so that however fast a
+/// client reads one message waits; the same number again says that it took some of another choice of its
+/// request. From: engine.
 struct events_read {
   request_id id;
-  std::uint32_t count = 0;
+  std::uint64_t taken = 0;
 };
 
 struct request_protocol
@@ -248,7 +250,7 @@ struct request_protocol
           runtime::control<admitted>, runtime::control<refused>, runtime::control<started>,
           runtime::stream<token_ready>, runtime::stream<prompt_scored>, runtime::control<sequence_finished>,
           runtime::control<prompt_ready>, runtime::control<prompt_failed>, runtime::control<client_cancel>,
-          runtime::control<events_read>, runtime::control<alarm_rang>> {
+          runtime::state<events_read>, runtime::control<alarm_rang>> {
   static constexpr std::string_view name = "request";
 };
 
@@ -270,7 +272,7 @@ struct release_blocks {
   request_id id;
   std::uint64_t after_step = 0;
 };
-/// Steps up to `step_seq` write no more. From: scheduler.
+/// Steps up to `step_seq` write no more. Sent when a release waits for that. From: scheduler.
 struct step_finished {
   std::uint64_t step_seq = 0;
 };

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "actors/request_actor.hpp"
 
+#include <utility>
+
 namespace troupe::actors {
 
 void request_actor::on_start() {
@@ -17,9 +19,13 @@ void request_actor::knock(admission_request&& m) {
   core_.on(refused{core_.id(), std::move(why)}, now(), effects_);
 }
 
-void request_actor::set(const set_alarm& alarm) {
-  if (alarm_ != 0) cancel(alarm_);
-  alarm_ = alarm.at == time_point::max() ? 0 : after(alarm.at - now(), alarm_rang{});
+/// See cast_request::paused.
+template<class Message>
+void request_actor::tell_flow(Message&& m) {
+  const auto found = cast_->requests.find(core_.id().number);
+  if (found == cast_->requests.end()) return; // ended without its actor
+  found->second.paused = std::is_same_v<Message, stream_paused>;
+  if (!std::exchange(found->second.flow_told, true)) must_send(cast_->scheduler, std::move(m));
 }
 
 void request_actor::carry_out() {
@@ -31,8 +37,11 @@ void request_actor::carry_out() {
           using effect_type = std::remove_reference_t<decltype(e)>;
           if constexpr (std::is_same_v<effect_type, admission_request>)
             knock(std::move(e));
+          else if constexpr (
+              std::is_same_v<effect_type, stream_paused> || std::is_same_v<effect_type, stream_resumed>)
+            tell_flow(std::move(e));
           else if constexpr (scheduler_protocol::accepts<effect_type>)
-            (void)send(cast_->scheduler, std::move(e));
+            must_send(cast_->scheduler, std::move(e));
           else if constexpr (std::is_same_v<effect_type, tokenize_prompt>)
             cast_->listener->tokenize(e.id);
           else if constexpr (std::is_same_v<effect_type, emit_event>)

@@ -4,7 +4,7 @@
 
 #include "actors/cast.hpp"
 #include "actors/request_core.hpp"
-#include "runtime/actor.hpp"
+#include "actors/waking_actor.hpp"
 
 #include <memory>
 
@@ -12,14 +12,14 @@ namespace troupe::actors {
 
 /// State: the core. In: request_protocol; out: admission and control to the scheduler, events to the engine.
 /// It ends itself after its terminal event.
-class request_actor final : public runtime::actor<request_protocol> {
+class request_actor final : public waking_actor<request_protocol> {
  public:
   request_actor(request_options options, std::unique_ptr<token_text> text, std::shared_ptr<cast> others) :
       core_(std::move(options), std::move(text)), cast_(std::move(others)) {}
 
   template<class Message>
   requires(request_protocol::accepts<Message>) void on(Message&& m) {
-    if constexpr (std::is_same_v<Message, alarm_rang>) alarm_ = 0;
+    if constexpr (std::is_same_v<Message, alarm_rang>) rang();
     core_.on(std::move(m), now(), effects_);
     carry_out();
   }
@@ -29,12 +29,12 @@ class request_actor final : public runtime::actor<request_protocol> {
   void requests_in_hand(std::vector<std::uint64_t>& out) const override { out.push_back(core_.id().number); }
   void carry_out();
   void knock(admission_request&& m);
-  void set(const set_alarm& alarm);
+  template<class Message>
+  void tell_flow(Message&& m);
 
   request_core core_;
   std::shared_ptr<cast> cast_;
   request_effects effects_;
-  std::uint64_t alarm_ = 0; ///< serial of the pending timer
 };
 
 } // namespace troupe::actors

@@ -178,7 +178,7 @@ void request_core::echo(std::vector<prompt_score> scores, request_effects& out) 
     }
     event.text += text_->echo_next(part[i], first + i + 1 == prompt_->size());
   }
-  ++unread_;
+  ++events_given_;
   out.emplace_back(emit_event{std::move(event)});
 }
 
@@ -200,7 +200,7 @@ void request_core::emit_token(token_ready&& m, request_effects& out) {
     stopped_ = piece.stopped;
   }
   ++tokens_given_;
-  ++unread_;
+  ++events_given_;
   out.emplace_back(emit_event{std::move(event)});
   if (stopped_ && !finished_) {
     phase_ = phase::ending;
@@ -210,13 +210,13 @@ void request_core::emit_token(token_ready&& m, request_effects& out) {
 
 void request_core::account_unread(time_point now, request_effects& out) {
   if (phase_ != phase::handed_in) return;
-  if (!paused_ && unread_ >= options_.credit) {
+  if (!paused_ && unread() >= options_.credit) {
     paused_ = true;
     slow_at_ = now + options_.slow_consumer;
     out.emplace_back(stream_paused{options_.id});
   }
   // Half the credit back, so that a steady reader does not make the sequence stop and go at every token.
-  else if (paused_ && unread_ <= options_.credit / 2) {
+  else if (paused_ && unread() <= options_.credit / 2) {
     paused_ = false;
     slow_at_ = time_point::max();
     out.emplace_back(stream_resumed{options_.id});
@@ -226,7 +226,7 @@ void request_core::account_unread(time_point now, request_effects& out) {
 
 void request_core::on(events_read&& m, time_point now, request_effects& out) {
   if (phase_ == phase::over) return;
-  unread_ -= std::min(unread_, m.count);
+  events_taken_ = std::clamp(m.taken, events_taken_, events_given_);
   if (paused_) slow_at_ = now + options_.slow_consumer; // it reads, however slowly
   account_unread(now, out);
 }
@@ -246,7 +246,7 @@ void request_core::on(alarm_rang&&, time_point now, request_effects& out) {
     const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(options_.slow_consumer).count();
     end_early(
         {errc::slow_consumer,
-         "the client read nothing for " + std::to_string(ms) + " ms and has " + std::to_string(unread_) +
+         "the client read nothing for " + std::to_string(ms) + " ms and has " + std::to_string(unread()) +
              " token events unread",
          {},
          0},

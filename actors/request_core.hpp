@@ -88,7 +88,7 @@ class request_core {
 
   request_id id() const noexcept { return options_.id; }
   bool over() const noexcept { return phase_ == phase::over; }
-  std::uint32_t unread() const noexcept { return unread_; }
+  std::uint64_t unread() const noexcept { return events_given_ - events_taken_; } ///< token events
   bool paused() const noexcept { return paused_; }
 
  private:
@@ -119,7 +119,8 @@ class request_core {
   bool stopped_ = false;  ///< a stop string matched: later tokens are not the client's
   bool paused_ = false;
   std::uint64_t seq_ = 0;          ///< of the next event
-  std::uint32_t unread_ = 0;       ///< token events
+  std::uint64_t events_given_ = 0; ///< token events that spent credit
+  std::uint64_t events_taken_ = 0; ///< of them, by the client
   std::uint32_t tokens_seen_ = 0;  ///< `token_ready` handled
   std::uint32_t tokens_given_ = 0; ///< of them, handed to the client
   std::uint32_t scores_seen_ = 0;  ///< of the prompt, in `prompt_scored` handled

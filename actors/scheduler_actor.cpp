@@ -1,27 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "actors/scheduler_actor.hpp"
 
-#include "runtime/base/log.hpp"
+#include <utility>
 
 namespace troupe::actors {
 
+/// Hands the core the latest of a request's flow, see cast_request::paused.
+void scheduler_actor::take_flow(request_id id, bool paused) {
+  if (const auto found = cast_->requests.find(id.number); found != cast_->requests.end()) {
+    found->second.flow_told = false;
+    paused = found->second.paused;
+  }
+  if (paused)
+    core_.on(stream_paused{id}, now(), effects_);
+  else
+    core_.on(stream_resumed{id}, now(), effects_);
+}
+
+/// A request that cannot be told goes on without a token or without its end: it ends here, and not through
+/// the mailbox that refused.
 template<class Message>
 void scheduler_actor::to_request(Message&& m) {
   const auto found = cast_->requests.find(m.id.number);
   if (found == cast_->requests.end()) return; // retired: its terminal event is out
   const request_id id = m.id;
-  if (send(found->second, std::move(m)) == runtime::enqueue_result::full) {
-    // It has not come to its turn for as many messages as its mailbox holds: it cannot go on without losing
-    // tokens.
-    log().error("request {}: mailbox full, the request is ended", id.number);
-    (void)found->second.tell(
-        client_cancel{id, error{errc::internal, "the request's mailbox overflowed", {}, 0}});
-  }
-}
-
-void scheduler_actor::set(const set_alarm& alarm) {
-  if (alarm_ != 0) cancel(alarm_);
-  alarm_ = alarm.at == time_point::max() ? 0 : after(alarm.at - now(), alarm_rang{});
+  if (send(found->second.actor, std::move(m)) == runtime::enqueue_result::full)
+    cast_->listener->unreachable(id);
 }
 
 void scheduler_actor::carry_out() {
@@ -32,9 +36,9 @@ void scheduler_actor::carry_out() {
           if constexpr (request_protocol::accepts<effect_type>)
             to_request(std::move(e));
           else if constexpr (cache_protocol::accepts<effect_type>)
-            (void)send(cast_->cache, std::move(e));
+            must_send(cast_->cache, std::move(e));
           else if constexpr (executor_protocol::accepts<effect_type>)
-            (void)send(cast_->executor, std::move(e));
+            must_send(cast_->executor, std::move(e));
           else if constexpr (std::is_same_v<effect_type, set_alarm>)
             set(e);
           else if constexpr (std::is_same_v<effect_type, drained>)

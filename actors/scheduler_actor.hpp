@@ -4,7 +4,7 @@
 
 #include "actors/cast.hpp"
 #include "actors/scheduler_core.hpp"
-#include "runtime/actor.hpp"
+#include "actors/waking_actor.hpp"
 
 #include <memory>
 
@@ -13,15 +13,18 @@ namespace troupe::actors {
 /// State: the core. In: scheduler_protocol. Mailbox: admission up to the live requests, control sized for
 /// them, so that nothing of an admitted request is ever refused. On crash: the group of engine actors is made
 /// anew.
-class scheduler_actor final : public runtime::actor<scheduler_protocol> {
+class scheduler_actor final : public waking_actor<scheduler_protocol> {
  public:
   scheduler_actor(const scheduler_options& options, std::shared_ptr<cast> others) :
       core_(options), cast_(std::move(others)) {}
 
   template<class Message>
   requires(scheduler_protocol::accepts<Message>) void on(Message&& m) {
-    if constexpr (std::is_same_v<Message, alarm_rang>) alarm_ = 0;
-    core_.on(std::move(m), now(), effects_);
+    if constexpr (std::is_same_v<Message, alarm_rang>) rang();
+    if constexpr (std::is_same_v<Message, stream_paused> || std::is_same_v<Message, stream_resumed>)
+      take_flow(m.id, std::is_same_v<Message, stream_paused>);
+    else
+      core_.on(std::move(m), now(), effects_);
     carry_out();
   }
 
@@ -29,12 +32,11 @@ class scheduler_actor final : public runtime::actor<scheduler_protocol> {
   void carry_out();
   template<class Message>
   void to_request(Message&& m);
-  void set(const set_alarm& alarm);
+  void take_flow(request_id id, bool paused);
 
   scheduler_core core_;
   std::shared_ptr<cast> cast_;
   scheduler_effects effects_; ///< of one turn, kept for its capacity
-  std::uint64_t alarm_ = 0;   ///< serial of the pending timer
 };
 
 } // namespace troupe::actors

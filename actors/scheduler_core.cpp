@@ -204,7 +204,7 @@ void scheduler_core::end_step(turn& t) {
   step_ = step_state::idle;
   for (const auto& p : plan_)
     if (auto* s = find(p.id)) s->in_step = false;
-  t.out.emplace_back(step_finished{step_seq_});
+  if (std::exchange(release_waits_, false)) t.out.emplace_back(step_finished{step_seq_});
 }
 
 void scheduler_core::on(drain&&, time_point now, scheduler_effects& out) {
@@ -278,6 +278,7 @@ void scheduler_core::begin_close(sequence& s, turn& t) {
   // A demand under way may still be granted: the cache manager must hear of the end after it.
   if (s.held > 0 || s.demand_pending) {
     t.out.emplace_back(release_blocks{s.id, s.in_step ? step_seq_ : 0});
+    release_waits_ = release_waits_ || s.in_step;
     ++s.releases_pending;
   }
   if (s.releases_pending == 0) conclude(s, t);

@@ -235,6 +235,7 @@ class scheduler_core {
   rate_meter released_blocks_, finished_requests_;
 
   step_state step_ = step_state::idle;
+  bool release_waits_ = false; ///< for the end of the running step
   std::uint64_t step_seq_ = 0;
   std::vector<planned> plan_;
   std::uint32_t stuck_in_a_row_ = 0;        ///< plans that nobody could run for want of blocks

@@ -265,7 +265,6 @@ std::uint32_t scheduler_core::reach_of(const sequence& s) const noexcept {
 void scheduler_core::launch(turn& t) {
   if (plan_.empty()) { // all cancelled, or short of blocks that nobody can give
     step_ = step_state::idle;
-    t.out.emplace_back(step_finished{step_seq_});
     return;
   }
   run_step step{step_seq_, {}};

@@ -66,12 +66,25 @@ void engine_state::keep_sums() {
   scheduler_stats_ = {};
 }
 
+std::vector<lost_messages> engine_state::lost() const {
+  using runtime::dead_reason, runtime::message_class;
+  std::map<std::pair<message_class, dead_reason>, std::uint64_t> sums{
+      {{message_class::control, dead_reason::full}, 0}};
+  for (const auto& [key, count] : system.dead().counts())
+    sums[{std::get<message_class>(key), std::get<dead_reason>(key)}] += count;
+  std::vector<lost_messages> out;
+  for (const auto& [what, count] : sums)
+    out.push_back({runtime::class_name(what.first), runtime::reason_name(what.second), count});
+  return out;
+}
+
 engine_stats engine_state::stats() const {
   engine_stats out;
   const stage now = stage_.load();
   out.ready = now == stage::ready && !crashed_;
   out.draining = now == stage::draining;
   out.submitted = submitted_;
+  out.dead_letters = lost();
   const std::lock_guard lock(stats_mutex_);
   out.kv_total = kv_level_.total;
   out.kv_free = kv_level_.free;

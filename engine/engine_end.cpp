@@ -163,7 +163,9 @@ void engine_state::cut_at_limit(std::chrono::milliseconds limit) {
     auto self = weak.lock();
     if (!self) return;
     self->drain_alarm_ = {};
-    (void)self->cast_->scheduler.tell(actors::cut{engine_shut_down});
+    if (self->cast_->scheduler.tell(actors::cut{engine_shut_down}) != runtime::enqueue_result::full) return;
+    self->fail_everything(engine_shut_down); // nothing else would end them
+    self->drained();
   });
 }
 

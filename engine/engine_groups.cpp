@@ -72,9 +72,7 @@ void engine_state::prompt_known(std::uint64_t group, std::uint64_t id, const act
 
 void engine_state::carry_out(std::uint64_t group, std::uint32_t member, choice_group::output what) {
   live_group& g = groups_.at(group);
-  if (what.kept)
-    if (const auto found = live_.find(group + member); found != live_.end())
-      (void)found->second.actor.tell(actors::events_read{{0, generation_, group + member}, 1});
+  if (what.kept) tell_of_events(group + member, 1);
   for (stream_event& event : what.events) tell(*g.client, std::move(event));
   if (!what.cancel_members) return;
   for (std::uint32_t m = 0; m < g.joined.members(); ++m) cancel_sequence(group + m);
@@ -101,9 +99,7 @@ void engine_state::tell_of_reading(std::uint64_t group) {
       std::chrono::seconds(1), std::chrono::milliseconds(options.slow_consumer_ms) / 4);
   if (now - g.told < pause) return;
   g.told = now;
-  for (std::uint32_t m = 0; m < g.joined.members(); ++m)
-    if (const auto found = live_.find(group + m); found != live_.end())
-      (void)found->second.actor.tell(actors::events_read{{0, generation_, group + m}, 0});
+  for (std::uint32_t m = 0; m < g.joined.members(); ++m) tell_of_events(group + m, 0);
 }
 
 } // namespace troupe::detail

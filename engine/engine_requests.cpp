@@ -197,7 +197,7 @@ result<void> engine_state::open(opening what, std::shared_ptr<stream_state> clie
   runtime::spawn_options spawning;
   spawning.drain_budget = environment.drain_budget;
   spawning.name = "request/" + std::to_string(id);
-  spawning.mailbox.control = {24, 64U << 10};
+  spawning.mailbox.control = {actors::request_slots, std::uint64_t{actors::request_slots} << 12};
   spawning.mailbox.stream = {64, 256U << 10};
   spawning.trace_records = request_trace_records;
   spawning.on_exit = [weak = weak_from_this(), id](const runtime::exit_report& report) {
@@ -205,21 +205,14 @@ result<void> engine_state::open(opening what, std::shared_ptr<stream_state> clie
     auto self = weak.lock();
     if (!self) return;
     log().error("request {} crashed at {}: {}", id, report.crash.message, report.crash.what);
-    if (self->cast_->scheduler.tell(
-            actors::cancel{{0, self->generation_, id}, error{errc::internal, "the request failed", {}, 0}}) !=
-        runtime::enqueue_result::ok)
-      log().error("request {}: its place could not be given back", id);
-    self->emit(
-        {0, self->generation_, id},
-        failed_event{{errc::internal, "the request failed inside the engine", {}, 0}});
-    self->retired({0, self->generation_, id});
+    self->unreachable({0, self->generation_, id});
   };
   live_.emplace(id, std::move(live));
   auto spawned = runtime::spawn<actors::request_actor>(
       system, executor, std::move(spawning), std::move(o), std::move(text), cast_);
   if (!spawned) return spawned.error();
   live_[id].actor = *spawned;
-  cast_->requests.emplace(id, *spawned);
+  cast_->requests.emplace(id, actors::cast_request{*spawned});
   return {};
 }
 
@@ -227,13 +220,11 @@ void engine_state::tokenize(actors::request_id id) {
   const auto found = live_.find(id.number);
   if (found == live_.end() || !found->second.text) return;
   live_request& live = found->second;
-  // A choice of several tells the engine too, when all of its request's prompts are known.
-  std::weak_ptr<engine_state> group_owner;
-  if (live.group != 0) group_owner = weak_from_this();
   asio::post(
-      environment.background, [h = host, text = std::exchange(live.text, nullptr), actor = live.actor, id,
-                               most = live.most_tokens, limit = prompt_limit(live.most_tokens),
-                               ex = tracked(executor), group_owner, group = live.group]() mutable {
+      environment.background,
+      [h = host, text = std::exchange(live.text, nullptr), actor = live.actor, id, most = live.most_tokens,
+       limit = prompt_limit(live.most_tokens), ex = tracked(executor), owner = weak_from_this(),
+       group = live.group]() mutable {
         if (!text->encoded)
           text->encoded = contained("tokenising", [&]() -> result<actors::token_list> {
             auto encoded = h->encode(text->what, limit);
@@ -243,9 +234,10 @@ void engine_state::tokenize(actors::request_id id) {
         const result<actors::token_list> ids = *text->encoded;
         text.reset();
         // Before the actor hears of it: what it does with the prompt may be over before this thread goes on.
-        if (ids && !group_owner.expired())
-          asio::post(ex, [group_owner, group, number = id.number, tokens = *ids] {
-            if (auto self = group_owner.lock()) self->prompt_known(group, number, tokens);
+        // A choice of several tells the engine too, when all of its request's prompts are known.
+        if (ids && group != 0)
+          asio::post(ex, [owner, group, number = id.number, tokens = *ids] {
+            if (auto self = owner.lock()) self->prompt_known(group, number, tokens);
           });
         auto told = runtime::enqueue_result::ok;
         if (ids)
@@ -256,7 +248,9 @@ void engine_state::tokenize(actors::request_id id) {
         else
           told = actor.tell(actors::prompt_failed{id, ids.error()});
         if (told == runtime::enqueue_result::full)
-          log().error("request {}: no room for its prompt", id.number);
+          asio::post(ex, [owner, id] {
+            if (auto self = owner.lock()) self->unreachable(id);
+          });
       });
 }
 
@@ -310,12 +304,31 @@ void engine_state::retired(actors::request_id id) {
   finish_drain();
 }
 
+/// The end of a request whose actor is gone, or cannot be told what it waits for.
+void engine_state::unreachable(actors::request_id id) {
+  const auto found = live_.find(id.number);
+  if (found == live_.end()) return;
+  found->second.actor.stop();
+  if (cast_->scheduler.tell(actors::cancel{id, error{errc::internal, "the request failed", {}, 0}}) ==
+      runtime::enqueue_result::full)
+    log().error("request {}: its place could not be given back", id.number);
+  emit(id, failed_event{{errc::internal, "the request failed inside the engine", {}, 0}});
+  retired(id);
+}
+
+/// The number stands for all reads so far: should the message find no memory, the next one makes up for it.
+void engine_state::tell_of_events(std::uint64_t id, std::uint32_t more) {
+  const auto found = live_.find(id);
+  if (found == live_.end()) return;
+  found->second.events_taken += more;
+  (void)found->second.actor.tell(actors::events_read{{0, generation_, id}, found->second.events_taken});
+}
+
 void engine_state::event_read(std::uint64_t stream_id, std::uint32_t index) {
   const auto group = groups_.find(stream_id);
   if (group != groups_.end() && group->second.joined.chooses()) return; // they were read as they came
   const std::uint64_t id = group == groups_.end() ? stream_id : stream_id + index;
-  if (const auto found = live_.find(id); found != live_.end())
-    (void)found->second.actor.tell(actors::events_read{{0, generation_, id}, 1});
+  tell_of_events(id, 1);
   if (group != groups_.end()) tell_of_reading(stream_id);
 }
 
@@ -330,8 +343,10 @@ void engine_state::cancel_stream(std::uint64_t stream_id) {
 void engine_state::cancel_sequence(std::uint64_t id) {
   const auto found = live_.find(id);
   if (found == live_.end()) return;
-  (void)found->second.actor.tell(
-      actors::client_cancel{{0, generation_, id}, error{errc::cancelled, "the client cancelled", {}, 0}});
+  const actors::request_id named{0, generation_, id};
+  if (found->second.actor.tell(actors::client_cancel{
+          named, error{errc::cancelled, "the client cancelled", {}, 0}}) == runtime::enqueue_result::full)
+    unreachable(named);
 }
 
 } // namespace troupe::detail

@@ -19,9 +19,6 @@ namespace {
 
 namespace asio = boost::asio;
 
-constexpr std::uint32_t door_slack = 256; // requests between submission and the scheduler's answer
-constexpr std::uint32_t cache_slots_per_request = 2, executor_slots_per_request = 2;
-
 actors::scheduler_options scheduler_options_of(const engine_options& o) {
   actors::scheduler_options s;
   s.max_batch = o.max_batch;
@@ -35,14 +32,15 @@ actors::scheduler_options scheduler_options_of(const engine_options& o) {
   return s;
 }
 
-result<void> check_options(const engine_options& o) {
+result<void> check_options(const engine_options& o, std::uint32_t door_slack) {
   const auto wrong = [](std::string text, std::string param) {
     return error{errc::bad_config, std::move(text), std::move(param), 0};
   };
   if (o.max_batch == 0) return wrong("max-batch is 0, at least 1 is needed", "max_batch");
   if (o.max_step_tokens == 0) return wrong("max-step-tokens is 0, at least 1 is needed", "max_step_tokens");
   // Every live request has its slots in the scheduler's mailbox.
-  constexpr std::uint64_t most = runtime::most_mailbox_messages / actors::scheduler_slots_per_request;
+  constexpr std::uint64_t most =
+      (runtime::most_mailbox_messages - actors::scheduler_slots) / actors::scheduler_slots_per_request;
   const std::uint64_t live = std::uint64_t{o.max_batch} + o.max_queue + door_slack;
   if (live > most)
     return wrong(
@@ -76,7 +74,7 @@ engine_state::engine_state(asio::any_io_executor ex, engine_options given, engin
 engine_state::~engine_state() = default;
 
 std::uint32_t engine_state::most_live() const noexcept {
-  return options.max_batch + options.max_queue + door_slack;
+  return options.max_batch + options.max_queue + environment.door_slack;
 }
 
 void engine_state::cancel_timer(runtime::timer_handle& timer) noexcept {
@@ -95,7 +93,7 @@ void engine_state::start(start_handler done) {
     return;
   }
   on_start_.emplace(waiting_handler{std::move(done), tracked(executor)});
-  if (auto checked = check_options(options); !checked) return loaded(checked.error());
+  if (auto checked = check_options(options, environment.door_slack); !checked) return loaded(checked.error());
   // The job holds no strong reference: the engine must never be destroyed on its own text thread.
   asio::post(
       environment.background, [weak = weak_from_this(), ex = tracked(executor), o = options,
@@ -156,25 +154,30 @@ result<void> engine_state::spawn_actors() {
 
 result<void> engine_state::spawn_cast() {
   const std::uint32_t blocks = host->memory.kv_blocks;
-  auto guard = runtime::spawn<actors::guard_actor>(system, executor, engine_actor(16, 0), cast_);
+  const auto slots = [live = most_live()](std::uint32_t per_request, std::uint32_t together) {
+    return per_request * live + together;
+  };
+  auto guard =
+      runtime::spawn<actors::guard_actor>(system, executor, engine_actor(actors::guard_slots, 0), cast_);
   if (!guard) return guard.error();
   cast_->guard = *guard;
   ++engine_actors_;
   auto cache = runtime::spawn<actors::cache_actor>(
-      system, executor, engine_actor(cache_slots_per_request * most_live(), 0), actors::pool_key{}, blocks,
-      host->block_tokens, cast_);
+      system, executor, engine_actor(slots(actors::cache_slots_per_request, actors::cache_slots), 0),
+      actors::pool_key{}, blocks, host->block_tokens, cast_);
   if (!cache) return cache.error();
   cast_->cache = *cache;
   ++engine_actors_;
   auto scheduler = runtime::spawn<actors::scheduler_actor>(
-      system, executor, engine_actor(actors::scheduler_slots_per_request * most_live(), most_live()),
+      system, executor,
+      engine_actor(slots(actors::scheduler_slots_per_request, actors::scheduler_slots), most_live()),
       scheduler_options_of(options), cast_);
   if (!scheduler) return scheduler.error();
   cast_->scheduler = *scheduler;
   ++engine_actors_;
   auto runner = runtime::spawn<actors::executor_actor>(
-      system, executor, engine_actor(executor_slots_per_request * most_live(), 0), host->backend,
-      host->program, cast_);
+      system, executor, engine_actor(slots(actors::executor_slots_per_request, actors::executor_slots), 0),
+      host->backend, host->program, cast_);
   if (!runner) return runner.error();
   cast_->executor = *runner;
   ++engine_actors_;

@@ -36,6 +36,9 @@ struct engine_environment {
   std::function<host_result(const engine_options&, std::stop_token)> load;
   std::uint64_t seed = 0;          ///< of sampling seeds that requests leave open
   std::uint32_t drain_budget = 64; ///< messages per actor turn
+  /// Requests between submission and the scheduler's answer, beyond those that run and queue. With them the
+  /// mailboxes are sized.
+  std::uint32_t door_slack = 256;
 };
 
 /// One background thread, the machine's clock, Asio's timers, the loader of model files.
@@ -86,6 +89,7 @@ struct engine_state final : stream_owner, actors::cast_listener, std::enable_sha
   void tokenize(actors::request_id id) override;
   void emit(actors::request_id id, stream_event event) override;
   void retired(actors::request_id id) override;
+  void unreachable(actors::request_id id) override;
   void drained() override;
   void scheduler_changed(const actors::scheduler_stats& now) override;
   void cache_changed(const actors::kv_level& level) override;
@@ -116,6 +120,7 @@ struct engine_state final : stream_owner, actors::cast_listener, std::enable_sha
     std::unique_ptr<request_trace> trace; ///< kept only when traces are written
     std::uint32_t most_tokens = 0;        ///< that may be drawn
     std::uint64_t group = 0;              ///< id of the stream that it is a choice of; 0: it has its own
+    std::uint64_t events_taken = 0;       ///< token events, by the client
   };
   /// A request of several sequences; their ids follow that of the stream, which is the first one's.
   struct live_group {
@@ -150,6 +155,8 @@ struct engine_state final : stream_owner, actors::cast_listener, std::enable_sha
   void prompt_known(std::uint64_t group, std::uint64_t id, const actors::token_list& tokens);
   void close_group(std::uint64_t group);
   void cancel_sequence(std::uint64_t id);
+  void tell_of_events(std::uint64_t id, std::uint32_t more);
+  std::vector<lost_messages> lost() const;
   void tell_of_reading(std::uint64_t group);
   void tell(stream_state& client, stream_event event);
   void refuse(stream_state& client, error why);

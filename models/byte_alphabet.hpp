@@ -57,13 +57,4 @@ inline int byte_token_value(std::string_view text) {
   return value;
 }
 
-/// "<0xNN>" of a byte.
-inline std::string byte_token_text(unsigned byte) {
-  constexpr std::string_view digits = "0123456789ABCDEF";
-  std::string text = "<0x00>";
-  text[3] = digits[byte >> 4 & 15];
-  text[4] = digits[byte & 15];
-  return text;
-}
-
 } // namespace troupe::models

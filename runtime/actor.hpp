@@ -12,6 +12,7 @@
 #include <exception>
 #include <memory>
 #include <optional>
+#include <string>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -50,6 +51,18 @@ class actor_services {
   requires(Protocol::template accepts<Message>) enqueue_result
       send(reservation<Protocol>& slots, Message&& message)
   noexcept { return detail::deliver<Protocol>(cell_, slots.address(), std::move(message), &slots); }
+  /// Sends control that must not be lost. A receiver that is gone needs it no more; one that has no room was
+  /// given too little of it, and this actor crashes (it throws): what hangs on the message is ended by
+  /// whoever answers the crash, and does not wait for ever.
+  template<class Protocol, class Message>
+  requires(
+      Protocol::template accepts<Message>&& Protocol::template kind_of<Message> ==
+      message_class::control) void must_send(const ref<Protocol>& to, Message&& message) {
+    if (send(to, std::move(message)) == enqueue_result::full)
+      throw failure(
+          errc::internal, std::string(Protocol::name) + " has no room for " +
+                              std::string(type_name<std::remove_cvref_t<Message>>()));
+  }
   /// Ends this actor after the current turn.
   void stop() noexcept { cell_->request_stop(); }
   /// Writes a note about a request into this actor's trace ring; `label` must be a literal.

@@ -128,7 +128,12 @@ void actor_cell::fire(mailbox_node* node) noexcept {
 
 void actor_cell::bury(std::uint16_t type, std::uint64_t request, dead_reason reason) noexcept {
   const auto& message = info_.messages[type];
-  system_->dead.add({system_->clock.now(), info_.name, message.name, message.kind, reason, request});
+  const bool first =
+      system_->dead.add({system_->clock.now(), info_.name, message.name, message.kind, reason, request});
+  if (first && reason == dead_reason::full && message.kind == message_class::control)
+    log().error(
+        "actor {}: no room for the control message {} (request {}); further ones to a {} are only counted",
+        options_.name, message.name, request, info_.name);
 }
 
 void actor_cell::mark(trace_event event) noexcept {

@@ -129,7 +129,8 @@ class actor_cell {
   void tell_command(std::uint32_t bits) noexcept;
   /// After mail or a command: posts the drain task unless one is already on its way.
   void wake() noexcept;
-  /// Records a message that was refused or lost.
+  /// Records a message that was refused or lost. Control that was refused as full is a fault of whoever sized
+  /// the mailbox: the first of a protocol is logged.
   void bury(std::uint16_t type, std::uint64_t request, dead_reason reason) noexcept;
   /// Sends a node set aside by `after`; closed mailboxes swallow it.
   void fire(mailbox_node* node) noexcept;

@@ -21,14 +21,16 @@ std::string_view reason_name(dead_reason r) noexcept {
   return "?";
 }
 
-void dead_letters::add(const dead_letter& letter) noexcept {
+bool dead_letters::add(const dead_letter& letter) noexcept {
   const std::lock_guard lock(mutex_);
   try {
-    ++counts_[{letter.actor, letter.kind, letter.reason}];
+    const bool first = ++counts_[{letter.actor, letter.kind, letter.reason}] == 1;
     if (recent_.size() == kept) recent_.pop_front();
     recent_.push_back(letter);
+    return first;
   } catch (const std::bad_alloc&) {
     // Out of memory: the letter goes unrecorded, the sender already knows what became of it.
+    return false;
   }
 }
 

@@ -41,7 +41,8 @@ class dead_letters {
   static constexpr std::size_t kept = 256;
   using key = std::tuple<std::string_view, message_class, dead_reason>; // {actor, class, reason}
 
-  void add(const dead_letter& letter) noexcept;
+  /// True when it is the first of its {actor, class, reason}.
+  bool add(const dead_letter& letter) noexcept;
   /// The last `kept` letters, oldest first.
   std::vector<dead_letter> recent() const;
   std::map<key, std::uint64_t> counts() const;

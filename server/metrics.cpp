@@ -18,6 +18,8 @@ struct sample {
   std::string_view label;
   std::string_view value;
   double number = 0;
+  std::string_view second_label = {};
+  std::string_view second_value = {};
 };
 
 class exposition {
@@ -30,6 +32,8 @@ class exposition {
     for (const sample& s : samples) {
       prom::ClientMetric metric = labelled(name);
       if (!s.label.empty()) metric.label.push_back({std::string(s.label), std::string(s.value)});
+      if (!s.second_label.empty())
+        metric.label.push_back({std::string(s.second_label), std::string(s.second_value)});
       if (type == prom::MetricType::Counter)
         metric.counter.value = s.number;
       else
@@ -155,6 +159,15 @@ void add_steps(exposition& out, const engine_stats& e) {
   out.counter("vllm:num_preemptions_total", "Running requests put back into the queue", e.preemptions);
 }
 
+void add_messages(exposition& out, const engine_stats& e) {
+  std::vector<sample> lost;
+  for (const lost_messages& one : e.dead_letters)
+    lost.push_back({"class", one.message_class, double(one.count), "reason", one.reason});
+  out.add(
+      prom::MetricType::Counter, "troupe_dead_letters_total",
+      "Messages between actors that nobody handled, by class and reason", lost);
+}
+
 void add_doors(exposition& out, const door_counters& d) {
   out.gauge("troupe_connections_open", "Connections of all doors", d.connections_open);
   out.gauge("troupe_buffered_bytes", "Input and output that the sessions hold", double(d.buffered_bytes));
@@ -184,6 +197,7 @@ metrics_text(const engine_stats& engine, const door_counters& doors, std::string
   add_memory(out, engine);
   add_requests(out, engine);
   add_steps(out, engine);
+  add_messages(out, engine);
   add_doors(out, doors);
   return out.text();
 }

@@ -68,6 +68,13 @@ struct histogram {
   double sum = 0;
 };
 
+/// Messages between the engine's actors that nobody handled.
+struct lost_messages {
+  std::string_view message_class; ///< "control", "admission", ...
+  std::string_view reason;        ///< "full", "closed", "stopped", ...
+  std::uint64_t count = 0;
+};
+
 /// A snapshot of the counters. All sums are since start, also over a recovery from a failure. Every submitted
 /// request is in exactly one of the ends once it has ended.
 struct engine_stats {
@@ -79,6 +86,9 @@ struct engine_stats {
   std::uint64_t submitted = 0, finished_stop = 0, finished_length = 0, cancelled = 0;
   std::vector<std::pair<errc, std::uint64_t>> failed; ///< terminal errors by code
   histogram time_to_first_token, time_per_output_token, step_time, queue_time;
+  /// By class and reason. What was still under way to an actor that ended is harmless; control that was
+  /// refused as full, always listed, is a fault of the engine.
+  std::vector<lost_messages> dead_letters;
   bool ready = false;    ///< takes requests: loaded, not shutting down, not recovering or down after failures
   bool draining = false; ///< shutting down, work still runs
 };

@@ -33,6 +33,8 @@ class seeded_context : public boost::asio::execution_context {
 
   /// Runs one of the ready tasks; false when there is none.
   bool step();
+  /// Unfair from now on: one ready task is passed over, while there are others, but for one time in `one_in`.
+  void starve(std::uint64_t one_in) noexcept { starve_ = one_in; }
   std::size_t ready() const noexcept { return ready_.size(); }
   /// Tasks run since the start.
   std::uint64_t steps() const noexcept { return steps_; }
@@ -43,6 +45,7 @@ class seeded_context : public boost::asio::execution_context {
   random_stream choice_;
   std::vector<unique_function<void()>> ready_;
   std::uint64_t steps_ = 0;
+  std::uint64_t starve_ = 0;
 };
 
 /// Always posts, never runs a task inside `execute`.
@@ -73,7 +76,9 @@ inline seeded_context::executor_type seeded_context::get_executor() noexcept {
 
 inline bool seeded_context::step() {
   if (ready_.empty()) return false;
-  const auto at = static_cast<std::size_t>(choice_.below(ready_.size()));
+  auto at = static_cast<std::size_t>(choice_.below(ready_.size()));
+  if (at == 0 && ready_.size() > 1 && starve_ > 1 && choice_.below(starve_) != 0)
+    at = 1 + static_cast<std::size_t>(choice_.below(ready_.size() - 1));
   auto task = std::move(ready_[at]);
   if (at + 1 != ready_.size()) ready_[at] = std::move(ready_.back());
   ready_.pop_back();

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
 
 using namespace troupe;
@@ -113,6 +114,38 @@ BOOST_AUTO_TEST_CASE(a_loading_that_is_asked_to_stop_ends_as_shutdown) {
   const auto host = detail::load_model_host(tiny_model(), stop.get_token());
   BOOST_REQUIRE(!host);
   BOOST_TEST((host.error().code == errc::shutdown));
+}
+
+BOOST_FIXTURE_TEST_CASE(a_request_s_life_can_be_drawn_after_its_end, engine_test) {
+  start();
+  request what;
+  what.prompt = std::vector<std::int32_t>{1, 2, 3};
+  what.max_tokens = 2;
+  what.ignore_eos = true;
+  stream s = one.submit(std::move(what));
+  bool ended = false;
+  std::function<void()> read = [&] {
+    s.async_read([&](boost::system::error_code ec, stream_event event) {
+      BOOST_REQUIRE(!ec);
+      ended = std::holds_alternative<done_event>(event);
+      if (!ended) read();
+    });
+  };
+  read();
+  io.run();
+  BOOST_REQUIRE(ended);
+  const std::string drawn = one.sequence_diagram(s.id());
+  for (const std::string_view part :
+       {"request/1", "scheduler", "admission_request", "admitted", "enqueue", "started", "token_ready",
+        "sequence_finished"})
+    BOOST_TEST(drawn.find(part) != std::string::npos, part << " is missing from\n" << drawn);
+  BOOST_TEST(drawn.find("admission_request") < drawn.find("sequence_finished"));
+  BOOST_TEST(one.sequence_diagram(s.id() + 1).empty());
+  const auto stats = one.stats();
+  BOOST_REQUIRE(!stats.dead_letters.empty());
+  BOOST_TEST(stats.dead_letters.front().message_class == "control");
+  BOOST_TEST(stats.dead_letters.front().reason == "full");
+  BOOST_TEST(stats.dead_letters.front().count == 0U);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

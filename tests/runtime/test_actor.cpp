@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/actor.hpp"
+#include "runtime/base/log.hpp"
 #include "runtime/sim/world.hpp"
 
 #include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/io_context.hpp>
 #include <boost/test/unit_test.hpp>
+#include <spdlog/sinks/ostream_sink.h>
 
+#include <algorithm>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -62,6 +67,20 @@ class worker final : public actor<worker_protocol> {
   std::uint64_t first_ = 0;
   std::uint64_t late_ = 0;
   std::uint64_t dropped_ = 0;
+};
+
+struct pass_on {};
+struct relay_protocol : protocol<control<pass_on>> {
+  static constexpr std::string_view name = "relay";
+};
+/// Sends control that must not be lost.
+class relay final : public actor<relay_protocol> {
+ public:
+  explicit relay(ref<worker_protocol> to) : to_(to) {}
+  void on(pass_on) { must_send(to_, halt{}); }
+
+ private:
+  ref<worker_protocol> to_;
 };
 
 struct stage {
@@ -257,6 +276,61 @@ BOOST_AUTO_TEST_CASE(a_renewed_slot_carries_a_dialogue_in_a_full_mailbox) {
   BOOST_TEST(steps == 50);
   BOOST_TEST(b.load(message_class::control).messages == 0U);
   BOOST_TEST(s.system.dead().counts().empty());
+}
+
+BOOST_AUTO_TEST_CASE(control_refused_as_full_is_counted_and_logged_once) {
+  std::ostringstream text;
+  const auto sink = std::make_shared<spdlog::sinks::ostream_sink_mt>(text);
+  log().sinks().push_back(sink);
+  stage s;
+  spawn_options small;
+  small.name = "worker/7";
+  small.mailbox.control = {2, 1 << 10}; // one is the alarm of its start
+  auto w = s.add(std::move(small));
+  BOOST_TEST((w.tell(halt{}) == enqueue_result::ok));
+  BOOST_TEST((w.tell(halt{}) == enqueue_result::ok));
+  BOOST_TEST((w.tell(explode{9}) == enqueue_result::full));
+  BOOST_TEST((w.tell(halt{}) == enqueue_result::full));
+  std::erase(log().sinks(), sink);
+  BOOST_TEST(s.system.dead().count(message_class::control, dead_reason::full) == 2U);
+  const std::string said = text.str();
+  BOOST_TEST(said.find("worker/7") != std::string::npos);
+  BOOST_TEST(said.find("explode") != std::string::npos);
+  BOOST_TEST(std::count(said.begin(), said.end(), '\n') == 1);
+  w.stop();
+  s.world.run(1000);
+}
+
+BOOST_AUTO_TEST_CASE(an_actor_crashes_over_control_that_finds_no_room_and_not_over_a_receiver_that_is_gone) {
+  stage s;
+  spawn_options small;
+  small.mailbox.control = {1, 1 << 10};
+  auto w = s.add(std::move(small));
+  bool crashed = false;
+  const auto add_relay = [&] {
+    spawn_options o;
+    o.on_exit = [&](const exit_report& r) { crashed = r.reason == exit_reason::crashed; };
+    return spawn<relay>(s.system, s.executor(), std::move(o), w).value();
+  };
+  boost::asio::io_context never; // where the full one's turn does not come
+  auto full =
+      spawn<worker>(s.system, never.get_executor(), {.mailbox = {.control = {1, 1 << 10}}}, &s.book).value();
+  BOOST_TEST((full.tell(halt{}) == enqueue_result::ok));
+  spawn_options o;
+  o.on_exit = [&](const exit_report& r) { crashed = r.reason == exit_reason::crashed; };
+  auto to_full = spawn<relay>(s.system, s.executor(), std::move(o), full).value();
+  BOOST_TEST((to_full.tell(pass_on{}) == enqueue_result::ok));
+  s.world.run(1000);
+  BOOST_TEST(crashed);
+  w.stop();
+  s.world.run(1000);
+  crashed = false;
+  auto to_gone = add_relay();
+  BOOST_TEST((to_gone.tell(pass_on{}) == enqueue_result::ok));
+  s.world.run(1000);
+  BOOST_TEST(!crashed);
+  BOOST_TEST(to_gone.alive());
+  s.system.end_all();
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -27,6 +27,7 @@ BOOST_AUTO_TEST_CASE(writes_the_snapshot_under_both_families_of_names) {
   e.step_sequences_max = 17;
   e.decode_tokens = 42;
   e.failed = {{errc::kv_cache_full, 6}};
+  e.dead_letters = {{"control", "full", 0}, {"stream", "closed", 4}};
   e.time_to_first_token.counts[0] = 2;
   e.time_to_first_token.counts[14] = 1;
   e.time_to_first_token.sum = 99.5;
@@ -38,6 +39,8 @@ BOOST_AUTO_TEST_CASE(writes_the_snapshot_under_both_families_of_names) {
         "troupe_step_sequences_max 17", "troupe_tokens_total{kind=\"decode\"} 42",
         "troupe_requests_failed_total{code=\"kv_cache_full\"} 6",
         "troupe_http_responses_total{status=\"429\"} 6",
+        "troupe_dead_letters_total{class=\"control\",reason=\"full\"} 0",
+        "troupe_dead_letters_total{class=\"stream\",reason=\"closed\"} 4",
         "troupe_time_to_first_token_seconds_bucket{le=\"0.001\"} 2",
         "troupe_time_to_first_token_seconds_bucket{le=\"60\"} 2",
         "troupe_time_to_first_token_seconds_bucket{le=\"+Inf\"} 3",

@@ -5,6 +5,7 @@
 #include "runtime/protocol.hpp"
 
 #include <algorithm>
+#include <map>
 #include <vector>
 
 namespace troupe::sim {
@@ -31,50 +32,61 @@ bool carries(const Message& m, std::uint64_t request) {
 
 } // namespace
 
-runtime::actor_trace& diagram_recorder::ring(party of) {
-  auto& r = rings_[of];
-  r.actor = of + 1; // 0 is "outside"
-  constexpr const char* names[] = {"scheduler", "cache", "executor", "guard", "backend", "client"};
-  r.name = of < first_request ? names[of] : "request/" + std::to_string(of - first_request + 1);
-  return r;
+void diagram_recorder::keep(party from, party to, runtime::trace_record r) {
+  if (messages_.size() == most_messages_) messages_.pop_front();
+  r.request = request_; // the diagram is drawn of those that carry this number
+  messages_.push_back({from, to, r});
 }
 
 void diagram_recorder::delivered(const delivery& d, time_point now) {
   std::visit(
       [&](const auto& m) {
         using message = std::remove_cvref_t<decltype(m)>;
-        if (!carries(m, request_)) return;
+        if (request_ != 0 && !carries(m, request_)) return;
         constexpr auto name = runtime::type_name<message>();
         runtime::register_message_name(name);
         runtime::trace_record r;
         r.time_ns = now.time_since_epoch().count();
-        r.request = request_;
         r.sequence = ++sequence_;
         r.message = runtime::message_id(name);
-        r.peer = d.to + 1;
-        r.event = runtime::trace_event::sent;
-        ring(d.from).records.push_back(r);
-        r.peer = d.from + 1;
         r.event = runtime::trace_event::received;
-        ring(d.to).records.push_back(r);
+        keep(d.from, d.to, r);
       },
       d.message);
 }
 
 void diagram_recorder::noted(party at, std::string_view what, std::uint64_t request, time_point now) {
-  if (request != request_) return;
+  if (request_ != 0 && request != request_) return;
   runtime::register_message_name(what);
   runtime::trace_record r;
   r.time_ns = now.time_since_epoch().count();
-  r.request = request_;
   r.message = runtime::message_id(what);
   r.event = runtime::trace_event::note;
-  ring(at).records.push_back(r);
+  keep(at, at, r);
 }
 
 std::string diagram_recorder::text() const {
+  std::map<party, runtime::actor_trace> rings;
+  const auto ring = [&](party of) -> runtime::actor_trace& {
+    auto& r = rings[of];
+    r.actor = of + 1; // 0 is "outside"
+    constexpr const char* names[] = {"scheduler", "cache", "executor", "guard", "backend", "client"};
+    r.name = of < first_request ? names[of] : "request/" + std::to_string(of - first_request + 1);
+    return r;
+  };
+  for (const kept& k : messages_) {
+    runtime::trace_record r = k.record;
+    if (r.event == runtime::trace_event::received) {
+      r.event = runtime::trace_event::sent;
+      r.peer = k.to + 1;
+      ring(k.from).records.push_back(r);
+      r.event = runtime::trace_event::received;
+      r.peer = k.from + 1;
+    }
+    ring(k.to).records.push_back(r);
+  }
   std::vector<runtime::actor_trace> all;
-  for (const auto& [of, trace] : rings_) all.push_back(trace);
+  for (const auto& [of, trace] : rings) all.push_back(trace);
   return runtime::sequence_diagram(all, request_);
 }
 

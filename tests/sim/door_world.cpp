@@ -9,6 +9,7 @@
 #include "server/line_protocol.hpp"
 #include "server/session_core.hpp"
 #include "sim/door_client.hpp"
+#include "sim/door_watch.hpp"
 #include "sim/stand_in.hpp"
 
 #include <boost/asio/error.hpp>
@@ -24,13 +25,13 @@ namespace troupe::sim {
 namespace {
 
 namespace asio = boost::asio;
-using runtime::duration;
-using runtime::time_point;
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr std::uint64_t most_events = 2'000'000; // a run that goes on longer is stuck
+constexpr seconds early_drain{1}, late_drain{120};
+constexpr microseconds latest_timer{3000};
 
 /// Computes at once, answers after a drawn time; fails steps with a drawn chance.
 class slow_backend final : public kernels::backend {
@@ -47,11 +48,12 @@ class slow_backend final : public kernels::backend {
       std::function<void(kernels::step_result)> done) override {
     kernels::step_result r = memory_.compute(input, {});
     if (chance_.below(1000) < static_cast<std::uint64_t>(step_fails_ * 1000)) {
+      for (const auto& s : input.sequences) ++failures[s.sampling.seed];
       r.failed = true;
       r.failure = "drawn by lot";
       r.rows.clear();
     }
-    const auto time = microseconds(200 + 40 * input.rows.size() + chance_.below(300));
+    const auto time = shortest + per_row * input.rows.size() + microseconds(chance_.below(drawn.count()));
     world_.timers.start(time, [d = std::move(done), r = std::move(r)]() mutable { d(std::move(r)); });
   }
   std::string describe() const override { return "stand-in"; }
@@ -59,11 +61,43 @@ class slow_backend final : public kernels::backend {
     return 0;
   }
 
+  static constexpr microseconds shortest{200}, per_row{40}, drawn{300}; ///< of a step's time
+  std::map<std::uint64_t, std::uint32_t> failures; ///< steps that failed with the sequence of this seed
+
  private:
   stand_in memory_;
   runtime::sim::world& world_;
   runtime::random_stream chance_;
   double step_fails_;
+};
+
+/// Runs out of memory by lot, as any container in a request may.
+class short_text final : public actors::token_text {
+ public:
+  short_text(
+      std::vector<std::string> stops, runtime::random_stream& chance, std::uint64_t one_in,
+      std::uint64_t& fired) :
+      text_(std::move(stops)),
+      chance_(chance), one_in_(one_in), fired_(fired) {}
+  piece push(std::int32_t token, bool may_stop) override {
+    if (one_in_ > 0 && chance_.below(one_in_) == 0) {
+      ++fired_;
+      throw std::bad_alloc();
+    }
+    return text_.push(token, may_stop);
+  }
+  std::string flush() override { return text_.flush(); }
+  std::string echo(std::span<const std::int32_t> tokens, bool last) override {
+    return text_.echo(tokens, last);
+  }
+  bool shows(std::int32_t token) const override { return text_.shows(token); }
+  std::string_view bytes_of(std::int32_t token) const override { return text_.bytes_of(token); }
+
+ private:
+  plain_text text_;
+  runtime::random_stream& chance_;
+  std::uint64_t one_in_;
+  std::uint64_t& fired_;
 };
 
 class sim_host final : public detail::model_host {
@@ -95,8 +129,14 @@ class sim_host final : public detail::model_host {
   }
   std::string detokenize(std::span<const std::int32_t>, bool) const override { return {}; }
   std::unique_ptr<actors::token_text> make_text(const actors::text_options& how) const override {
-    return std::make_unique<plain_text>(std::vector<std::string>(how.stops.begin(), how.stops.end()));
+    return std::make_unique<short_text>(
+        std::vector<std::string>(how.stops.begin(), how.stops.end()), text_chance, text_fails_one_in,
+        text_failures);
   }
+
+  mutable runtime::random_stream text_chance{0, 41};
+  std::uint64_t text_fails_one_in = 0; ///< 0 = never
+  mutable std::uint64_t text_failures = 0;
 };
 
 /// Both ends of one connection.
@@ -111,6 +151,7 @@ struct connection {
   // server
   std::unique_ptr<server::session_core> core;
   std::map<server::request_key, stream> streams;
+  std::map<server::request_key, const door_wish*> asked;
   std::string server_out;
   bool server_closing = false, server_gone = false;
   std::optional<time_point> armed;
@@ -120,6 +161,7 @@ struct connection {
   std::string client_out;
   std::uint64_t received = 0;
   std::optional<std::uint64_t> vanishes_at, stalls_at; // bytes received
+  std::optional<time_point> opened, stalled_since;
   bool vanishes_by_reset = false, client_gone = false;
   std::set<std::string> cancelled;
 
@@ -144,6 +186,7 @@ class door_world final : server::door_services {
   std::string metrics_text() const override { return {}; }
   std::uint64_t random() override { return chance_(); }
 
+  void take_facts(const engine_options& o, duration lateness);
   void draw_clients();
   void draw_requests(connection& c, std::size_t number);
   void connect(connection& c);
@@ -155,9 +198,12 @@ class door_world final : server::door_services {
   bool pump_client(connection& c);
   void wake_for(runtime::sim::byte_pipe& pipe);
   bool pump_all(bool every);
-  void check_ledger();
+  const door_wish* wish_of(std::uint64_t seed) const;
+  void on_stream_event(connection& c, server::request_key key, stream_event event);
+  void leave(connection& c, server::request_key key);
   void check_answers(door_outcome& out);
-  std::string choice_fault(const door_wish& w, std::uint32_t index, const door_choice& c) const;
+  std::string
+  choice_fault(const door_wish& w, bool cancelled, std::uint32_t index, const door_choice& c) const;
   void check_answer(const connection& c, const door_wish& w, const door_answer& a, door_outcome& out);
   void start_drain();
   void fail(std::string what, const door_wish* broken = nullptr) {
@@ -174,7 +220,12 @@ class door_world final : server::door_services {
   imaginary_model model_;
   std::uint32_t blocks_, block_tokens_, context_;
   double step_fails_ = 0;
-  std::uint64_t places_ = 0;                                     // for sequences, running and waiting
+  bool crowded_ = false; // many choices, cancels and requests per connection
+  std::shared_ptr<slow_backend> backend_;
+  std::shared_ptr<sim_host> host_;
+  door_facts facts_;
+  std::optional<door_watch> watch_;
+  std::optional<time_point> draining_since_, ready_at_;
   std::shared_ptr<runtime::sim::counting_timers> engine_timers_; // the world's, those of the engine counted
   std::shared_ptr<detail::engine_state> engine_;
   std::map<std::uint64_t, std::uint64_t> stream_of_seed_; // a wish is known in the engine by its drawn seed
@@ -196,30 +247,39 @@ door_world::door_world(std::uint64_t seed) :
                                                                       {}, {}, counters_, *this} {
   const auto one_in = [this](std::uint64_t n) { return chance_.below(n) == 0; };
   if (one_in(4)) step_fails_ = 0.02;
-  if (one_in(3)) world_.timers.lateness = [this] { return duration(microseconds(chance_.below(3000))); };
+  const bool late_timers = one_in(3);
+  if (late_timers)
+    world_.timers.lateness = [this] { return duration(microseconds(chance_.below(latest_timer.count()))); };
   rules_.model_name = "sim";
   rules_.vocabulary = model_.vocabulary;
 
   engine_options o;
   o.max_batch = static_cast<std::uint32_t>(1 + chance_.below(12));
   o.max_queue = static_cast<std::uint32_t>(chance_.below(30));
-  places_ = std::uint64_t{o.max_batch} + o.max_queue;
   o.max_step_tokens = static_cast<std::uint32_t>(o.max_batch + chance_.below(40));
   o.max_wait_ms = one_in(3) ? 3 : 0;
   o.stream_credit = static_cast<std::uint32_t>(one_in(2) ? 2 + chance_.below(6) : 256);
   o.preempt_every = static_cast<std::uint32_t>(one_in(4) ? 2 + chance_.below(6) : 0);
   o.slow_consumer_ms = 2000;
   o.queue_timeout_ms = one_in(4) ? 40 : 60'000;
-  auto run_by = std::make_shared<slow_backend>(model_, blocks_, block_tokens_, world_, seed, step_fails_);
-  auto host = std::make_shared<sim_host>(model_, context_, blocks_, block_tokens_, std::move(run_by));
+  crowded_ = one_in(5);
+  if (one_in(3)) world_.executor.starve(4U << chance_.below(5));
+  backend_ = std::make_shared<slow_backend>(model_, blocks_, block_tokens_, world_, seed, step_fails_);
+  host_ = std::make_shared<sim_host>(model_, context_, blocks_, block_tokens_, backend_);
+  host_->text_chance = runtime::random_stream(seed, 41);
+  if (one_in(8)) host_->text_fails_one_in = 20 + chance_.below(200);
+  take_facts(o, late_timers ? duration(latest_timer) : duration::zero());
 
+  // With no slack to speak of, the mailboxes have no slot more than the live requests can fill.
   detail::engine_environment e;
+  if (!one_in(4)) e.door_slack = static_cast<std::uint32_t>(chance_.below(12));
+
   e.clock = std::shared_ptr<runtime::clock>(std::shared_ptr<void>(), &world_.clock);
   engine_timers_ = std::make_shared<runtime::sim::counting_timers>(
       std::shared_ptr<runtime::timers>(std::shared_ptr<void>(), &world_.timers));
   e.timers = engine_timers_;
   e.background = world_.executor.get_executor();
-  e.load = [host](const engine_options&, std::stop_token) -> detail::host_result {
+  e.load = [host = host_](const engine_options&, std::stop_token) -> detail::host_result {
     return std::shared_ptr<const detail::model_host>(host);
   };
   e.seed = seed;
@@ -229,8 +289,23 @@ door_world::door_world(std::uint64_t seed) :
   draw_clients();
 }
 
+void door_world::take_facts(const engine_options& o, duration lateness) {
+  facts_.blocks = blocks_;
+  facts_.block_tokens = block_tokens_;
+  facts_.max_queue = o.max_queue;
+  facts_.places = std::uint64_t{o.max_batch} + o.max_queue;
+  facts_.kv_high = o.kv_high_watermark;
+  facts_.kv_low = o.kv_low_watermark;
+  facts_.queue_timeout = milliseconds(o.queue_timeout_ms);
+  facts_.slow_consumer = milliseconds(o.slow_consumer_ms);
+  facts_.lateness = lateness;
+  facts_.longest_step =
+      slow_backend::shortest + slow_backend::per_row * o.max_step_tokens + slow_backend::drawn;
+  facts_.steps_fail = step_fails_ > 0;
+}
+
 void door_world::draw_requests(connection& c, std::size_t number) {
-  const std::size_t count = c.kind == door_kind::http ? 1 : 1 + chance_.below(5);
+  const std::size_t count = c.kind == door_kind::http ? 1 : 1 + chance_.below(crowded_ ? 12 : 5);
   for (std::size_t i = 0; i < count; ++i) {
     door_wish w;
     w.id = "c" + std::to_string(number) + "r" + std::to_string(i);
@@ -247,10 +322,10 @@ void door_world::draw_requests(connection& c, std::size_t number) {
     w.stream = c.kind != door_kind::http || chance_.below(3) != 0;
     w.priority = static_cast<std::uint32_t>(chance_.below(10));
     if (chance_.below(10) == 0) w.deadline_ms = 5 + chance_.below(40);
-    if (c.kind != door_kind::http && chance_.below(4) == 0)
+    if (c.kind != door_kind::http && chance_.below(crowded_ ? 2 : 4) == 0)
       w.cancel_after = static_cast<std::uint32_t>(1 + chance_.below(8));
     w.broken = chance_.below(15) == 0;
-    if (chance_.below(4) == 0) w.n = static_cast<std::uint32_t>(2 + chance_.below(3));
+    if (chance_.below(4) == 0) w.n = static_cast<std::uint32_t>(2 + chance_.below(crowded_ ? 10 : 3));
     w.echo = chance_.below(5) == 0;
     w.logprobs = chance_.below(5) == 0;
     c.wishes.push_back(std::move(w));
@@ -279,6 +354,7 @@ void door_world::draw_clients() {
 
 void door_world::connect(connection& c) {
   c.open = true;
+  c.opened = now();
   std::unique_ptr<server::door_protocol> protocol;
   if (c.kind == door_kind::line)
     protocol = std::make_unique<server::line_protocol>(context_of_doors_.limits.line_bytes);
@@ -295,39 +371,68 @@ void door_world::apply(connection& c) {
   if (c.server_gone) return;
   server::session_actions actions = c.core->take();
   for (server::door_submit& s : actions.submits) {
-    const auto seed = s.what.sampling.seed;
+    const door_wish* wish = s.what.sampling.seed ? wish_of(*s.what.sampling.seed) : nullptr;
     const auto at = c.streams.emplace(s.key, engine_->submit(std::move(s.what))).first;
+    if (wish == nullptr) return fail("a request reached the engine without its seed");
+    c.asked[s.key] = wish;
+    watch_->submitted(*wish, at->second.id(), !ready_at_, now());
+    stream_of_seed_[wish->wish.seed] = at->second.id();
     at->second.async_wait_failure([this, &c, key = s.key](boost::system::error_code ec, stream_event event) {
-      if (ec || c.server_gone || !c.streams.contains(key)) return;
-      c.streams.erase(key);
-      c.core->on_event(key, std::move(event), now());
-      apply(c);
+      if (!ec) on_stream_event(c, key, std::move(event));
     });
-    if (seed) stream_of_seed_[*seed] = at->second.id();
   }
   for (const auto key : actions.cancels)
     if (const auto at = c.streams.find(key); at != c.streams.end()) at->second.cancel();
-  for (const auto key : actions.drops) c.streams.erase(key);
+  for (const auto key : actions.drops) leave(c, key);
   for (const auto key : actions.reads) {
     const auto at = c.streams.find(key);
     if (at == c.streams.end()) continue;
     at->second.async_read([this, &c, key](boost::system::error_code ec, stream_event event) {
-      if (c.server_gone || !c.streams.contains(key)) return;
       if (ec == boost::asio::error::eof) return; // the failure is on its way to the other handler
-      if (ec) return fail("a stream ended without a result");
-      if (detail::is_terminal(event)) c.streams.erase(key);
-      c.core->on_event(key, std::move(event), now());
-      apply(c);
+      if (ec && !c.server_gone && c.streams.contains(key)) return fail("a stream ended without a result");
+      if (!ec) on_stream_event(c, key, std::move(event));
     });
   }
   c.server_out += actions.output;
   c.server_closing = c.server_closing || actions.close;
   if (actions.abort) {
+    if (!c.stalled_since && !c.client_gone) fail("a client that reads was cut");
     c.pipes.reset();
     c.lost = true;
     return finish_server(c);
   }
   arm(c);
+}
+
+const door_wish* door_world::wish_of(std::uint64_t seed) const {
+  for (const auto& c : connections_)
+    for (const door_wish& w : c->wishes)
+      if (w.wish.seed == seed) return &w;
+  return nullptr;
+}
+
+void door_world::on_stream_event(connection& c, server::request_key key, stream_event event) {
+  if (std::holds_alternative<token_event>(event)) watch_->event_read(now());
+  if (c.server_gone || !c.streams.contains(key)) return;
+  const door_wish& wish = *c.asked.at(key);
+  if (const auto* failed = std::get_if<failed_event>(&event)) {
+    door_circumstances about{now(), c.stalled_since, draining_since_, c.cancelled.contains(wish.id), 0,
+                             false};
+    for (std::uint32_t i = 0; i < wish.n; ++i) {
+      const auto steps = backend_->failures.find(detail::choice_seed(wish.wish.seed, i));
+      if (steps != backend_->failures.end()) about.failed_steps = std::max(about.failed_steps, steps->second);
+    }
+    about.text_failed = host_->text_failures > 0;
+    if (const auto fault = watch_->failed(wish, failed->why, about); !fault.empty())
+      fail("request " + wish.id + " " + fault, &wish);
+  }
+  if (detail::is_terminal(event)) leave(c, key);
+  c.core->on_event(key, std::move(event), now());
+  apply(c);
+}
+
+void door_world::leave(connection& c, server::request_key key) {
+  if (c.streams.erase(key) > 0) watch_->left(c.asked.at(key)->wish.seed, now());
 }
 
 void door_world::arm(connection& c) {
@@ -345,7 +450,7 @@ void door_world::arm(connection& c) {
 void door_world::finish_server(connection& c) {
   c.server_gone = true;
   c.pipes.b_to_a.shut_down();
-  c.streams.clear();
+  while (!c.streams.empty()) leave(c, c.streams.begin()->first);
 }
 
 void door_world::wake_for(runtime::sim::byte_pipe& pipe) {
@@ -398,6 +503,7 @@ bool door_world::pump_client(connection& c) {
   }
   if (c.stalls_at && c.received >= *c.stalls_at) {
     c.stalls_at.reset();
+    c.stalled_since = now();
     c.pipes.b_to_a.stall_reader(now() + milliseconds(1 + chance_.below(5000)));
     wake_for(c.pipes.b_to_a);
   }
@@ -443,19 +549,15 @@ bool door_world::pump_all(bool every) {
   return moved;
 }
 
-void door_world::check_ledger() {
-  const engine_stats s = engine_->stats();
-  if (s.kv_free + s.kv_leased + s.kv_limbo + s.kv_cached != s.kv_total) fail("the KV pool's sum is wrong");
-}
-
 void door_world::start_drain() {
   draining_ = true;
+  draining_since_ = now();
   for (const auto& c : connections_)
     if (c->core && !c->server_gone) {
       c->core->on_drain(now());
       apply(*c);
     }
-  engine_->shut_down(seconds(drains_early_ ? 1 : 120), [this](result<void> r) {
+  engine_->shut_down(drains_early_ ? early_drain : late_drain, [this](result<void> r) {
     drained_ = true;
     if (engine_timers_->pending() != 0)
       fail("the engine's shutdown left " + std::to_string(engine_timers_->pending()) + " timers");
@@ -464,7 +566,8 @@ void door_world::start_drain() {
 }
 
 /// What is wrong with a choice of an answer that ended well, or nothing.
-std::string door_world::choice_fault(const door_wish& w, std::uint32_t index, const door_choice& c) const {
+std::string door_world::choice_fault(
+    const door_wish& w, bool cancelled, std::uint32_t index, const door_choice& c) const {
   lone_wish wish = w.wish;
   wish.seed = detail::choice_seed(wish.seed, index);
   lone_run alone = run_alone(model_, wish);
@@ -483,7 +586,7 @@ std::string door_world::choice_fault(const door_wish& w, std::uint32_t index, co
   if (whole && (c.finish_reason == "stop") != alone.stop)
     return "has the wrong finish_reason " + c.finish_reason;
   if (!whole && c.finish_reason != "cancelled") return "has the unknown finish_reason " + c.finish_reason;
-  if (!whole && w.cancel_after == 0) return "ended as cancelled, and nobody cancelled it";
+  if (!whole && !cancelled) return "ended as cancelled, and nobody cancelled it";
   if (!whole && (c.tokens.size() > alone.tokens.size() ||
                  !std::equal(c.tokens.begin(), c.tokens.end(), alone.tokens.begin())))
     return "has tokens before the cancel that differ from the run alone";
@@ -493,20 +596,23 @@ std::string door_world::choice_fault(const door_wish& w, std::uint32_t index, co
 void door_world::check_answer(
     const connection& c, const door_wish& w, const door_answer& a, door_outcome& out) {
   const auto broken = [&](const std::string& what) { fail("request " + w.id + ": " + what, &w); };
+  if (!w.broken && !c.lost) ++out.asked;
   if (a.terminals > 1) return broken("ended twice");
   if (a.terminals == 0) {
-    // Only where the connection was lost, or the server went away, may an answer lack its end.
-    if (!c.lost && !drains_early_) return broken("has no end");
+    // Only where the connection was lost, or the door closed before it had read the request.
+    if (!c.lost && !(drains_early_ && !watch_->knows(w.wish.seed))) return broken("has no end");
     ++out.cut;
     return;
   }
   if (a.done) {
     ++out.finished;
     if (w.broken) return broken("an unknown field was accepted");
+    if (watch_->failure_of(w.wish.seed)) return broken("finished, and the engine had failed it");
     if (a.choices.size() != w.n)
       return broken(std::to_string(a.choices.size()) + " choices for " + std::to_string(w.n));
     for (const auto& [index, choice] : a.choices)
-      if (const std::string fault = choice_fault(w, index, choice); !fault.empty())
+      if (const std::string fault = choice_fault(w, c.cancelled.contains(w.id), index, choice);
+          !fault.empty())
         return broken("choice " + std::to_string(index) + " " + fault);
     return;
   }
@@ -516,20 +622,20 @@ void door_world::check_answer(
       broken("an unknown field gave " + a.code + " at " + a.param);
     return;
   }
+  // The engine's failures were judged as they came; others are the door's own, which knows but two.
   static const std::set<std::string> at_the_door{
       "kv_cache_full", "queue_full", "shed_low_priority", "queue_timeout", "model_loading"};
   if (at_the_door.contains(a.code) && a.accepted) return broken("was accepted, then refused: " + a.code);
   if (a.code == "queue_timeout" && a.status != 429) return broken("waited too long, but got no 429");
-  static const std::set<std::string> always{"kv_cache_full", "queue_full", "shed_low_priority",
-                                            "queue_timeout", "draining",   "slow_consumer",
-                                            "model_loading", "shutdown"};
-  if (always.contains(a.code)) return;
-  if (a.code == "deadline_exceeded" && w.deadline_ms > 0) return;
-  if (a.code == "cancelled" && w.cancel_after > 0) return;
-  if (a.code == "bad_request" && a.param == "n" && w.n > places_) return;
-  if (a.code == "context_length_exceeded" && w.wish.prompt.size() + 1 > w.wish.limit) return;
-  if ((a.code == "executor_failed" || a.code == "poison_request") && step_fails_ > 0) return;
-  broken("ended with " + a.code);
+  const auto failure = watch_->failure_of(w.wish.seed);
+  if (failure) {
+    if (a.code != code_name(*failure))
+      broken("ended with " + a.code + ", and the engine said " + std::string(code_name(*failure)));
+    return;
+  }
+  if (a.code == "draining" && draining_) return;
+  if (a.code == "model_loading" && c.opened && (!ready_at_ || *c.opened <= *ready_at_)) return;
+  broken("ended with " + a.code + " by the door");
 }
 
 void door_world::check_answers(door_outcome& out) {
@@ -545,8 +651,11 @@ door_outcome door_world::run() {
   engine_->start([this](result<void> r) {
     if (!r) return fail("start: " + r.error().message);
     health_ = server::door_health::ready;
+    ready_at_ = now();
   });
   drains_early_ = chance_.below(8) == 0;
+  facts_.drain_limit = drains_early_ ? early_drain : late_drain;
+  watch_.emplace(facts_);
   if (drains_early_)
     world_.timers.start(microseconds(chance_.below(20'000)), [this] {
       if (health_ == server::door_health::ready && !draining_) start_drain();
@@ -557,7 +666,7 @@ door_outcome door_world::run() {
     // Time must not jump while bytes could move.
     if (!moved && world_.executor.ready() == 0) moved = pump_all(true);
     const bool advanced = (world_.executor.ready() > 0 || !moved) && world_.advance();
-    check_ledger();
+    if (const auto fault = watch_->check(*engine_, now()); !fault.empty()) fail(fault);
     if (advanced || moved) continue;
     if (draining_) break; // nothing is left to happen
     start_drain();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Messages under way between the simulated actors: first in first out per sender, receiver and class,
-// otherwise in any order.
+// otherwise in any order. Of state the latest replaces the one that waits.
 #pragma once
 
 #include "actors/messages.hpp"
@@ -41,17 +41,25 @@ class network {
 
   template<class Protocol, class Message>
   void push(party from, party to, Message&& m) {
-    const auto kind = static_cast<std::uint64_t>(Protocol::template kind_of<std::remove_cvref_t<Message>>);
-    const std::uint64_t key = std::uint64_t{from} << 36 | std::uint64_t{to} << 4 | kind;
-    const auto [at, fresh] = index_.try_emplace(key, channels_.size());
+    constexpr auto kind = Protocol::template kind_of<std::remove_cvref_t<Message>>;
+    const auto [at, fresh] = index_.try_emplace(key_of(from, to, kind), channels_.size());
     if (fresh) channels_.emplace_back();
     auto& channel = channels_[at->second];
+    if (kind == runtime::message_class::state && !channel.empty()) {
+      channel.back().message = any_message(std::forward<Message>(m)); // each protocol has one type of state
+      return;
+    }
     if (channel.empty()) ready_.push_back(at->second);
     channel.push_back({from, to, any_message(std::forward<Message>(m))});
     ++sent_;
   }
 
   bool empty() const noexcept { return ready_.empty(); }
+  /// Whether control from one to the other is under way.
+  bool waits(party from, party to) const {
+    const auto at = index_.find(key_of(from, to, runtime::message_class::control));
+    return at != index_.end() && !channels_[at->second].empty();
+  }
   std::uint64_t sent() const noexcept { return sent_; }
   /// Takes the oldest message of a channel drawn at random; mail to `lazy` is mostly left for later.
   delivery take(party lazy) {
@@ -68,6 +76,10 @@ class network {
   }
 
  private:
+  static std::uint64_t key_of(party from, party to, runtime::message_class kind) noexcept {
+    return std::uint64_t{from} << 36 | std::uint64_t{to} << 4 | static_cast<std::uint64_t>(kind);
+  }
+
   runtime::random_stream choice_;
   std::unordered_map<std::uint64_t, std::size_t> index_; // looked up, never walked
   std::vector<std::deque<delivery>> channels_;

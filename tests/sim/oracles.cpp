@@ -17,11 +17,26 @@ void simulation::complain(std::string what, std::uint64_t request) const {
   throw violation{std::move(what), request};
 }
 
+/// The blocks of a request that is told to end are free at once, or at the end of the step that writes them:
+/// no later step goes by, and nothing else waits in limbo.
+void simulation::check_endings() {
+  if (mail_.waits(scheduler, cache_manager)) return;
+  require(cache_.level().limbo <= limbo_allowed_, "blocks are in limbo that no running step writes");
+  for (const ending& e : ending_)
+    require(cache_.pool().held(e.id) == 0, "an ended request keeps its blocks", e.id.number);
+  if (mail_.waits(cache_manager, scheduler)) return;
+  for (const ending& e : ending_)
+    require(
+        e.in_step || of(e.id).finished, "a request outlives the step that ran when it ended", e.id.number);
+  std::erase_if(ending_, [this](const ending& e) { return of(e.id).finished.has_value(); });
+}
+
 /// KV sums, and that nothing the backend still writes belongs to anybody else.
 void simulation::check_ledger() {
   const auto& pool = cache_.pool();
   require(pool.balanced(), "free + leased + limbo + cached is not total");
   if (mail_.sent() % 16 == 0) require(pool.audit(), "the ledger's counts differ from its blocks");
+  check_endings();
   if (!in_backend_) return;
   for (const auto& s : in_backend_->sequences) {
     const auto& p = participants_.at(s.sampling.seed - 1000);
@@ -449,7 +464,7 @@ void simulation::check_bounds() {
     if (p.script->deadline > duration::zero())
       require(now_ <= p.submitted + p.script->deadline + late, "still there after its deadline", id);
     if (p.left_at != time_point::max())
-      require(now_ <= p.left_at + late + 16 * scenario_.step_time, "still there after its client left", id);
+      require(now_ <= p.left_at + late, "still there after its client left", id);
     if (p.silent_since != time_point::max())
       require(now_ <= p.silent_since + p.script->slow_consumer + late, "a slow reader is still there", id);
   }

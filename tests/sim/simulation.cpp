@@ -169,9 +169,33 @@ void simulation::to_scheduler(party, Message&& m) {
     for (const auto& g : m.grants)
       for (const auto b : g.blocks) backend_.spoil(b, chance_());
   }
+  if constexpr (std::is_same_v<message, actors::step_done> || std::is_same_v<message, actors::step_failed>)
+    end_step(m.step_seq);
+  if constexpr (std::is_same_v<message, actors::cancel> || std::is_same_v<message, actors::finish>)
+    note_end(m.id);
+  if constexpr (std::is_same_v<message, actors::cut>)
+    for (const auto& v : std::vector(seen_)) note_end(v.id);
   scheduler_.on(std::forward<Message>(m), now_, scheduler_effects_);
   carry_out_scheduler();
   check_scheduler(name);
+}
+
+/// The scheduler hears that the running step is over.
+void simulation::end_step(std::uint64_t step_seq) {
+  if (step_seq != plan_seq_) return; // the answer to an older one again
+  running_requests_.clear();
+  limbo_allowed_ = 0;
+  for (ending& e : ending_) e.in_step = false;
+}
+
+/// The scheduler hears that a request is to end.
+void simulation::note_end(actors::request_id id) {
+  const auto known = std::find_if(seen_.begin(), seen_.end(), [&](const auto& v) { return v.id == id; });
+  if (known == seen_.end() || known->closing) return;
+  const bool in_step =
+      std::find(running_requests_.begin(), running_requests_.end(), id) != running_requests_.end();
+  if (in_step) limbo_allowed_ += cache_.pool().held(id);
+  ending_.push_back({id, in_step});
 }
 
 void simulation::carry_out_scheduler() {
@@ -190,7 +214,6 @@ void simulation::carry_out_scheduler() {
               for (auto& p : participants_) p.paused_at_plan = p.scheduler_paused;
             }
           if constexpr (std::is_same_v<effect_type, run_step>) check_plan(e);
-          if constexpr (std::is_same_v<effect_type, step_finished>) running_requests_.clear();
           if constexpr (request_protocol::accepts<effect_type>) {
             const party to = party_of(of(e.id));
             mail_.push<request_protocol>(scheduler, to, std::move(e));
@@ -423,7 +446,7 @@ void simulation::client_reads(participant& p) {
   // One read too few to go on, and its patience counts anew.
   const bool stays = p.paused_since != time_point::max() && p.given - p.read_told > p.script->credit / 2;
   p.silent_since = stays ? now_ : time_point::max();
-  mail_.push<actors::request_protocol>(client, party_of(p), actors::events_read{p.core->id(), 1});
+  mail_.push<actors::request_protocol>(client, party_of(p), actors::events_read{p.core->id(), p.read_told});
 }
 
 } // namespace troupe::sim

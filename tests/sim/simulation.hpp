@@ -97,6 +97,8 @@ class simulation {
   template<class Message>
   void to_request(participant& p, Message&& m);
   void carry_out(participant& p, actors::request_effects& effects);
+  void end_step(std::uint64_t step_seq);
+  void note_end(actors::request_id id);
   void carry_out_scheduler();
   void carry_out_executor();
   void set_alarm(party whose, std::uint64_t& version, time_point when);
@@ -117,6 +119,7 @@ class simulation {
     if (!holds) complain(std::string(what), request);
   }
   void check_ledger();
+  void check_endings();
   void check_event(participant& p, const stream_event& event);
   void check_token(participant& p, const token_event& e);
   void check_echo(participant& p, const token_event& e);
@@ -160,6 +163,13 @@ class simulation {
 
   std::optional<kernels::step_input> in_backend_;    ///< what the backend works on
   std::vector<actors::request_id> running_requests_; ///< of the scheduler's running step
+  /// A request that the scheduler was told to end, until it said that it has.
+  struct ending {
+    actors::request_id id;
+    bool in_step = false; ///< the step that ran then still runs
+  };
+  std::vector<ending> ending_;
+  std::uint64_t limbo_allowed_ = 0; ///< blocks of those that the running step still writes
   std::optional<kernels::step_result> old_answer_;
   std::uint64_t scheduler_alarm_ = 0;
   time_point scheduler_alarm_at_ = time_point::max();

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// troupe-sim: runs seeds through the simulation, prints the first that fails, replays one as a diagram.
+// troupe-sim: runs seeds through the simulation, prints the first that fails with its diagram.
 #include "sim/abort_note.hpp"
 #include "sim/diagram.hpp"
+#include "sim/diagram_tail.hpp"
 #include "sim/scenario.hpp"
 #include "sim/simulation.hpp"
 
@@ -32,7 +33,8 @@ struct arguments {
       "  --seeds A-B    run these seeds, 1-2000 by default; stop at the first that fails\n"
       "  --seed N       run this one\n"
       "  --diagram      print one request of the seed as a sequence diagram: R, or the one that went wrong, "
-      "or 1\n"
+      "or 1;\n"
+      "                 0 is all of them. The end of a failing seed's is printed unasked\n"
       "  --verbose      a line per seed\n"
       "  --twice        run each seed twice and compare the trace hashes\n"
       "  --keep-going   report every seed that fails\n",
@@ -86,12 +88,12 @@ outcome run_seed(std::uint64_t seed, recorder* record = nullptr) {
   return simulation(seed, what, record).run();
 }
 
-void print_diagram(std::uint64_t seed, std::uint64_t request) {
-  diagram_recorder record(request);
+void print_diagram(std::uint64_t seed, std::uint64_t request, std::size_t most_messages) {
+  diagram_recorder record(request, most_messages);
   const auto r = run_seed(seed, &record);
+  const std::string which = request == 0 ? "all requests" : "request " + std::to_string(request);
   std::printf(
-      "seed %llu, request %llu:\n%s", static_cast<unsigned long long>(seed),
-      static_cast<unsigned long long>(request), record.text().c_str());
+      "seed %llu, %s:\n%s", static_cast<unsigned long long>(seed), which.c_str(), record.text().c_str());
   if (r.wrong) std::printf("then: %s\n", r.wrong->what.c_str());
 }
 
@@ -122,10 +124,12 @@ int main(int argc, char** argv) {
           static_cast<unsigned long long>(seed), static_cast<unsigned long long>(r.messages),
           static_cast<unsigned long long>(r.steps), static_cast<unsigned long long>(r.preemptions),
           static_cast<unsigned long long>(r.hash));
-    const std::uint64_t about = a.request.value_or(r.wrong && r.wrong->request != 0 ? r.wrong->request : 1);
-    if (a.diagram && a.first == a.last) print_diagram(seed, about);
+    const std::uint64_t about = a.request.value_or(r.wrong ? r.wrong->request : 1);
+    const bool whole = a.diagram && a.first == a.last;
+    if (whole) print_diagram(seed, about, SIZE_MAX);
     if (!r.wrong) continue;
     ++failed;
+    if (!whole && failed == 1) print_diagram(seed, about, diagram_tail_messages);
     std::printf(
         "seed %llu failed: request %llu: %s\n  replay: troupe-sim --seed %llu --diagram --request %llu\n",
         static_cast<unsigned long long>(seed), static_cast<unsigned long long>(r.wrong->request),
