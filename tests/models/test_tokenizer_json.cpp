@@ -145,8 +145,10 @@ BOOST_AUTO_TEST_CASE(special_tokens_in_text_stay_text_unless_asked_for) {
 BOOST_AUTO_TEST_CASE(a_users_bytes_hide_control_tokens_that_are_matched_after_normalising) {
   const auto t = read(small(R"("special": true)", R"("special": true, "normalized": true)"));
   check_ids(encode(*t, "a<s>", {.parse_special = true}), {0, 4});
-  const text_span user{0, 1};
-  check_ids(encode(*t, "a<s>", {.parse_special = true, .untrusted = std::span(&user, 1)}), {0});
+  const text_span user{4, 8};
+  check_ids(
+      encode(*t, "a<s><s>a<s>b", {.parse_special = true, .untrusted = std::span(&user, 1)}),
+      {0, 4, 0, 4, 1}); // the user's "<s>" has no tokens here
 }
 
 BOOST_AUTO_TEST_CASE(the_files_beside_it_name_special_tokens_and_override_the_template) {
