@@ -218,7 +218,7 @@ result<void> split_piece(
   while (at < piece.size()) {
     const int code = pattern.find(piece, at, scratch, found);
     if (code == 0) break;
-    if (code < 0) return regex::fault(code);
+    if (code < 0) return pattern.fault(code);
     if (found.begin > at) ends.push_back(offset + found.begin); // text between matches is a piece of its own
     ends.push_back(offset + found.end);
     at = found.end;

@@ -26,7 +26,7 @@ class pretokenizer {
   bool ignore_merges() const noexcept { return ignore_merges_; }
 
   /// Appends the end offset of every word of `text` (well-formed UTF-8, not empty) to `ends`; the last one is
-  /// text.size(). Time linear in `text` for every family. Errors: internal when a regex limit is hit.
+  /// text.size(). Time linear in `text` for every family. Errors: those of regex::fault.
   result<void> split(std::string_view text, std::vector<std::size_t>& ends) const;
 
   /// The same with scratch memory that calls share.

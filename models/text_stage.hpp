@@ -88,7 +88,7 @@ struct word_list {
 class word_stage {
  public:
   virtual ~word_stage() = default;
-  /// Time linear in the text. Errors: internal when a regex limit is hit; those of `within_bound`.
+  /// Time linear in the text. Errors: those of regex::fault and of `within_bound`.
   virtual result<void> apply(word_list& list, stage_scratch& s) const = 0;
 };
 
