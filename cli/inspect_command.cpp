@@ -53,6 +53,7 @@ void print_text_side(const models::tokenizer& tokenizer, const std::optional<std
   print_fact(
       "tokenizer", std::to_string(words.tokens.size()) + " tokens" + token("BOS", words.bos) +
                        token("EOS", words.eos) + (words.add_bos ? ", BOS put before a text" : ""));
+  for (const std::string& remark : words.remarks) print_fact("", one_line(remark));
   std::string chat = "none";
   if (chat_template) {
     const auto compiled = models::chat_template::compile(*chat_template);

@@ -314,6 +314,8 @@ host_result load_model_host(const engine_options& options, std::stop_token stop)
   host->model = std::move(*model);
 
   if (auto text = load_text(*host, options.model_path); !text) return text.error();
+  for (const std::string& remark : host->tokenizer->vocab().remarks)
+    log().warn("{}: tokenizer: {}", options.model_path, remark);
 
   kernels::cpu_backend_options backend_options;
   backend_options.level = *level;

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace troupe::models {
@@ -39,6 +40,9 @@ struct vocabulary {
   bool remove_extra_whitespaces = false; ///< Unigram only: at the ends, and of every run all but one
   std::string charsmap;                  ///< Unigram only: SentencePiece's compiled character map, or empty
   std::vector<token_id> generation_ends; ///< further ids that end generation, as the file lists them
+  /// Texts of further special tokens that templates may name ("unk_token", "sep_token", ...), by that name.
+  std::vector<std::pair<std::string, std::string>> named_texts;
+  std::vector<std::string> remarks; ///< one line each: what a user of the file should know or do
 };
 
 inline constexpr std::size_t max_vocabulary_tokens = std::size_t{1} << 22;
