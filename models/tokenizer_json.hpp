@@ -24,12 +24,12 @@ struct tokenizer_settings {
 };
 
 /// Reads the contents of a tokenizer.json. Known: BPE and Unigram; normalizers NFC, NFD, NFKC, NFKD,
-/// Lowercase, Strip, StripAccents, Prepend, Replace, Precompiled, Sequence; pre-tokenizers Split, ByteLevel,
-/// Digits, Punctuation, Metaspace, Whitespace, WhitespaceSplit, Sequence; post-processors TemplateProcessing,
-/// RobertaProcessing, BertProcessing, ByteLevel, Sequence; decoders ByteLevel, ByteFallback, Fuse, Metaspace,
-/// Replace, Strip, Sequence. Bytes that are no UTF-8 become byte tokens where there are any, else the unknown
-/// token. Truncation and padding are left out. Errors: bad_file naming the place; unsupported naming what is
-/// not known; no_memory.
+/// Lowercase, Strip, StripAccents, Prepend, Replace, Precompiled, Nmt, ByteLevel, Sequence; pre-tokenizers
+/// Split, ByteLevel, Digits, Punctuation, Metaspace, Whitespace, WhitespaceSplit, BertPreTokenizer, Sequence;
+/// post-processors TemplateProcessing, RobertaProcessing, BertProcessing, ByteLevel, Sequence; decoders
+/// ByteLevel, ByteFallback, Fuse, Metaspace, Replace, Strip, Sequence. Bytes that are no UTF-8 become byte
+/// tokens where there are any, else the unknown token. Truncation and padding are left out. Errors: bad_file
+/// naming the place; unsupported naming what is not known; no_memory.
 result<std::unique_ptr<const tokenizer>>
 read_tokenizer_json(std::string_view text, const tokenizer_settings& settings = {});
 
