@@ -67,10 +67,12 @@ result<std::unique_ptr<const tokenizer>> make_bpe_tokenizer(vocabulary v) {
   if (!families) return families.error();
   bpe_options options;
   options.ignore_merges = families->ignore_merges();
+  const std::optional<normal_form> form = families->form();
   auto model = make_byte_bpe(v, split_merges(v), index_tokens(v), options);
   if (!model) return model.error();
   pipeline_parts parts;
   parts.model = std::move(*model);
+  if (form) parts.normalizers.push_back(make_form_normalizer(*form));
   parts.stages.push_back(make_family_stage(std::move(*families)));
   parts.added = added_tokens_of(v);
   parts.texts = byte_level_texts(v);

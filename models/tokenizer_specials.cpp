@@ -50,6 +50,9 @@ std::vector<added_token> added_tokens_of(const vocabulary& v) {
       token.text = v.tokens[i];
       token.id = static_cast<token_id>(i);
       token.control = control;
+      // llama.cpp, src/llama-vocab.cpp, has these as the ones that Phi-3's tokenizer.json does not strip.
+      token.rstrip = v.strips_behind_added && token.text != "<unk>" && token.text != "<s>" &&
+                     token.text != "<|endoftext|>";
       added.push_back(std::move(token));
     }
   }
@@ -143,7 +146,8 @@ special_matcher::next(std::string_view text, const encode_options& options, curs
     c.at = found.end;
     const flags& f = flags_[static_cast<std::size_t>(found.token)];
     if (f.single_word && !stands_alone(text, found.begin, found.end)) continue;
-    // White space that another token took along is gone. (HF tokenizers gives such bytes out twice, or fails.)
+    // White space that another token took along is gone. (HF tokenizers gives such bytes out twice, or
+    // fails.)
     if (found.end <= c.taken) continue;
     match m{found.begin, found.end, f.id};
     if (f.lstrip) m.begin = std::max(spaces_begin(text, m.begin, std::min(c.taken, m.begin)), c.taken);

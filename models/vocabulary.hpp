@@ -39,6 +39,9 @@ struct vocabulary {
   bool add_space_prefix = false;         ///< SentencePiece only
   bool remove_extra_whitespaces = false; ///< Unigram only: at the ends, and of every run all but one
   std::string charsmap;                  ///< Unigram only: SentencePiece's compiled character map, or empty
+  /// Added tokens take the white space behind them along, but for <unk>, <s> and <|endoftext|>: Phi-3, whose
+  /// GGUF files do not say so.
+  bool strips_behind_added = false;
   std::vector<token_id> generation_ends; ///< further ids that end generation, as the file lists them
   /// Texts of further special tokens that templates may name ("unk_token", "sep_token", ...), by that name.
   std::vector<std::pair<std::string, std::string>> named_texts;

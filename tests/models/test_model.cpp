@@ -46,6 +46,7 @@ struct llama_file {
     std::string encoded;
     for (const auto& token : tokens) encoded += raw_string(token);
     file.array("tokenizer.ggml.tokens", 8, tokens.size(), encoded);
+    file.array("tokenizer.ggml.merges", 8, 0, "");
     for (const auto& [name, ne] : tensors) {
       std::uint64_t elements = 1;
       for (const std::uint64_t extent : ne) elements *= extent;
