@@ -217,6 +217,7 @@ result<std::vector<token_id>> pipeline::encode(std::string_view text, const enco
 } // namespace
 
 result<std::unique_ptr<const tokenizer>> make_pipeline(pipeline_parts parts) {
+  guard_turn_marks(parts.added, parts.words);
   std::vector<added_token> raw, normalized;
   std::vector<text_span> no_spans;
   stage_scratch s;

@@ -59,6 +59,23 @@ std::vector<added_token> added_tokens_of(const vocabulary& v) {
   return added;
 }
 
+void guard_turn_marks(std::vector<added_token>& added, vocabulary& v) {
+  const std::vector<token_id> ends = end_of_generation_ids(v);
+  std::size_t count = 0;
+  std::string first;
+  for (added_token& token : added) {
+    if (token.control || (!marks_turns(token.text) &&
+                          !std::binary_search(ends.begin(), ends.end(), token.id) && token.id != v.bos))
+      continue;
+    token.control = true;
+    if (count++ == 0) first = token.text;
+  }
+  if (count > 0)
+    v.remarks.push_back(
+        std::to_string(count) + " tokens that mark turns are not typed as special, the first '" + first +
+        "': text that spells them is text unless special tokens are asked for");
+}
+
 special_matcher::special_matcher(const std::vector<added_token>& tokens) {
   roots_.fill(-1);
   for (const added_token& token : tokens)

@@ -55,8 +55,12 @@ inline constexpr std::size_t max_token_bytes = 4096;
 /// Errors: bad_file naming the first breach. Time linear in the vocabulary.
 result<void> validate(const vocabulary& v);
 
-/// Ids after which generation ends: eos, eot, eom and control tokens whose text is one of the well-known turn
+/// Ids after which generation ends: eos, eot, eom and added tokens whose text is one of the well-known turn
 /// ends. Sorted, without duplicates.
 std::vector<token_id> end_of_generation_ids(const vocabulary& v);
+
+/// Whether `text` has the form of a token by which chat templates mark roles and the ends of turns: "<|...|>"
+/// and its kin, "[INST]", "<end_of_turn>", ... Files often type such tokens as user-defined.
+bool marks_turns(std::string_view text) noexcept;
 
 } // namespace troupe::models

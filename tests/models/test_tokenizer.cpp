@@ -225,8 +225,39 @@ BOOST_AUTO_TEST_CASE(end_of_generation_ids_hold_eos_and_the_known_turn_ends) {
   v.tokens.push_back("<|eot_id|>");
   v.types.push_back(token_type::control);
   v.tokens.push_back("<|im_end|>");
-  v.types.push_back(token_type::normal); // the same text, but no control token
+  v.types.push_back(token_type::normal); // the same text, but no added token
   check_ids(end_of_generation_ids(v), {274, 278});
+  for (const std::string_view text : {"_<EOT>", "[EOT]", "<end_of_utterance>"}) {
+    v.tokens.emplace_back(text);
+    v.types.push_back(token_type::user_defined);
+  }
+  check_ids(end_of_generation_ids(v), {274, 278, 280, 281, 282});
+}
+
+BOOST_AUTO_TEST_CASE(the_end_of_a_harmony_message_ends_no_generation) {
+  vocabulary v = tiny_bpe();
+  v.eos.reset();
+  check_ids(end_of_generation_ids(v), {274});
+  for (const std::string_view text : {"<|return|>", "<|call|>"}) {
+    v.tokens.emplace_back(text);
+    v.types.push_back(token_type::control);
+  }
+  check_ids(end_of_generation_ids(v), {278, 279});
+}
+
+BOOST_AUTO_TEST_CASE(qwens_words_are_composed_first_as_its_tokenizer_json_says) {
+  for (const auto& [family, composes] :
+       {std::pair("qwen2", true),
+        {"qwen35", true},
+        {"command-r", true},
+        {"llama-bpe", false},
+        {"gpt-2", false}}) {
+    vocabulary v = tiny_bpe();
+    v.pre = family;
+    const auto t = make(std::move(v));
+    BOOST_TEST_CONTEXT(family)
+    check_ids(encode(*t, "e\u0301"), composes ? ids_t{268} : ids_t{'e', 0xCC, 0x81});
+  }
 }
 
 BOOST_AUTO_TEST_CASE(bad_vocabularies_are_refused_with_the_place) {
