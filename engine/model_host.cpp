@@ -228,9 +228,7 @@ result<models::jinja::rendered_text> file_host::apply_template(const chat_prompt
   models::chat_context given;
   given.messages = models::jinja::value::of(values.make_list(std::move(messages)));
   given.add_generation_prompt = what.add_generation_prompt;
-  const models::vocabulary& words = tokenizer->vocab();
-  if (words.bos) given.bos_token = words.tokens[static_cast<std::size_t>(*words.bos)];
-  if (words.eos) given.eos_token = words.tokens[static_cast<std::size_t>(*words.eos)];
+  models::set_names(given, tokenizer->vocab(), values);
   const std::time_t now = std::time(nullptr);
   localtime_r(&now, &given.now);
   auto rendered = chat->render(given);

@@ -80,6 +80,12 @@ result<void> read_tokenizer_config(const json_object& config, tokenizer_settings
     if (!text) return text.error();
     *to = std::move(*text);
   }
+  // BOS and EOS are named by their ids; these are the rest of transformers' SPECIAL_TOKENS_ATTRIBUTES.
+  for (const std::string_view name : {"unk_token", "sep_token", "pad_token", "cls_token", "mask_token"}) {
+    auto text = read_token_text(config, name);
+    if (!text) return text.error();
+    if (*text) settings.named.emplace_back(name, std::move(**text));
+  }
   const std::pair<std::string_view, std::optional<bool>*> flags[] = {
       {"add_bos_token", &settings.add_bos}, {"add_eos_token", &settings.add_eos}};
   for (const auto& [name, to] : flags) {

@@ -236,6 +236,7 @@ result<void> tokenizer_reader::read_special_ids() {
   v_.eos = find(settings_.eos);
   v_.padding = find(settings_.padding);
   v_.unknown = unknown_ ? unknown_ : find(settings_.unknown);
+  v_.named_texts = settings_.named;
   for (const token_id id : settings_.generation_ends)
     if (static_cast<std::size_t>(id) < v_.tokens.size()) v_.generation_ends.push_back(id);
   if (!v_.bos && !around->before.empty()) v_.bos = around->before.front();

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace troupe::models {
@@ -17,10 +18,11 @@ inline constexpr std::size_t max_tokenizer_json_bytes = std::size_t{64} << 20;
 
 /// What the files beside tokenizer.json say.
 struct tokenizer_settings {
-  std::optional<std::string> bos, eos, unknown, padding; ///< texts of tokens
-  std::optional<bool> add_bos, add_eos;                  ///< override the post-processor
-  std::vector<added_token> added;                        ///< added_tokens_decoder
-  std::vector<token_id> generation_ends;                 ///< eos_token_id of generation_config.json
+  std::optional<std::string> bos, eos, unknown, padding;  ///< texts of tokens
+  std::vector<std::pair<std::string, std::string>> named; ///< `vocabulary::named_texts`
+  std::optional<bool> add_bos, add_eos;                   ///< override the post-processor
+  std::vector<added_token> added;                         ///< added_tokens_decoder
+  std::vector<token_id> generation_ends;                  ///< eos_token_id of generation_config.json
 };
 
 /// Reads the contents of a tokenizer.json. Known: BPE and Unigram; normalizers NFC, NFD, NFKC, NFKD,

@@ -32,6 +32,11 @@ result<void> read_ids(const gguf_file& file, vocabulary& v) {
     }
     *id = static_cast<token_id>(**value);
   }
+  const auto name = [&](const char* called, const std::optional<token_id>& id) {
+    if (id) v.named_texts.emplace_back(called, v.tokens[static_cast<std::size_t>(*id)]);
+  };
+  name("unk_token", v.unknown);
+  name("pad_token", v.padding);
   return {};
 }
 
