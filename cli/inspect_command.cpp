@@ -57,6 +57,7 @@ void print_tokenizer(const models::tokenizer& tokenizer) {
   print_fact(
       "tokenizer", std::to_string(words.tokens.size()) + " tokens" + token("BOS", words.bos) +
                        token("EOS", words.eos) + (words.add_bos ? ", BOS put before a text" : ""));
+  for (const std::string& remark : words.remarks) print_fact("", one_line(remark));
 }
 
 // `rows`: of the model's embedding.

@@ -248,9 +248,7 @@ result<models::jinja::rendered_text> file_host::apply_template(const chat_prompt
   models::chat_context given;
   given.messages = models::jinja::value::of(values.make_list(std::move(messages)));
   given.add_generation_prompt = what.add_generation_prompt;
-  const models::vocabulary& words = tokenizer->vocab();
-  if (words.bos) given.bos_token = words.tokens[static_cast<std::size_t>(*words.bos)];
-  if (words.eos) given.eos_token = words.tokens[static_cast<std::size_t>(*words.eos)];
+  models::set_names(given, tokenizer->vocab(), values);
   const std::time_t now = std::time(nullptr);
   localtime_r(&now, &given.now);
   auto rendered = chat->render(given);
@@ -373,6 +371,8 @@ host_result load_model_host(const engine_options& options, std::stop_token stop)
   model_options.stop = stop;
   if (auto loaded = load_model_and_text(*host, *files, options.model_path, std::move(model_options)); !loaded)
     return loaded.error();
+  for (const std::string& remark : host->tokenizer->vocab().remarks)
+    log().warn("{}: tokenizer: {}", options.model_path, remark);
 
   kernels::cpu_backend_options backend_options;
   backend_options.level = *level;

@@ -16,7 +16,8 @@ class byte_bpe final : public subword_model {
     byte_ids_.fill(-1);
   }
 
-  void add_tokens(const vocabulary& v);
+  void add_bytes(const vocabulary& v, const token_index& ids);
+  void add_whole_words(const vocabulary& v);
   merge_table& merges() noexcept { return merges_; }
 
   void encode(std::string_view word, subword_scratch& s, std::vector<token_id>& ids) const override {
@@ -47,20 +48,25 @@ class byte_bpe final : public subword_model {
   std::unordered_map<std::string, token_id, salted_hash, std::equal_to<>> whole_words_;
 };
 
-void byte_bpe::add_tokens(const vocabulary& v) {
+void byte_bpe::add_bytes(const vocabulary& v, const token_index& ids) {
+  for (std::size_t byte = 0; byte < byte_ids_.size(); ++byte) {
+    std::string spelled;
+    append_utf8(spelled, gpt2_alphabet.code_of[byte]);
+    if (const auto found = ids.find(spelled); found != ids.end()) byte_ids_[byte] = found->second;
+  }
+  for (std::size_t i = 0; i < v.tokens.size(); ++i) {
+    const int value = v.types[i] == token_type::byte ? byte_token_value(v.tokens[i]) : -1;
+    if (value >= 0 && byte_ids_[static_cast<std::size_t>(value)] < 0)
+      byte_ids_[static_cast<std::size_t>(value)] = static_cast<token_id>(i);
+  }
+}
+
+void byte_bpe::add_whole_words(const vocabulary& v) {
   std::string spelled;
   for (std::size_t i = 0; i < v.tokens.size(); ++i) {
-    const auto id = static_cast<token_id>(i);
-    if (v.types[i] == token_type::byte) {
-      const int value = byte_token_value(v.tokens[i]);
-      if (value >= 0 && byte_ids_[static_cast<std::size_t>(value)] < 0)
-        byte_ids_[static_cast<std::size_t>(value)] = id;
-    } else if (v.types[i] == token_type::normal && spell_bytes(v.tokens[i], spelled)) {
-      if (spelled.size() == 1) byte_ids_[static_cast<unsigned char>(spelled[0])] = id;
-      if (ignore_merges_) whole_words_.emplace(spelled, id);
-    } else if (v.types[i] == token_type::normal && ignore_merges_) {
-      whole_words_.emplace(v.tokens[i], id);
-    }
+    if (v.types[i] != token_type::normal) continue;
+    const bool bytes = spell_bytes(v.tokens[i], spelled);
+    whole_words_.emplace(bytes ? spelled : v.tokens[i], static_cast<token_id>(i));
   }
 }
 
@@ -69,7 +75,8 @@ void byte_bpe::add_tokens(const vocabulary& v) {
 result<std::unique_ptr<const subword_model>> make_byte_bpe(
     const vocabulary& v, std::span<const merge_pair> merges, const token_index& ids, bpe_options options) {
   auto made = std::make_unique<byte_bpe>(merges.size(), options.ignore_merges);
-  made->add_tokens(v);
+  made->add_bytes(v, ids);
+  if (options.ignore_merges) made->add_whole_words(v);
   if (auto ok = add_merges(made->merges(), v, merges, ids, options.last_wins); !ok) return ok.error();
   return std::unique_ptr<const subword_model>(std::move(made));
 }

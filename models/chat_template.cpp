@@ -6,6 +6,20 @@
 
 namespace troupe::models {
 
+void set_names(chat_context& context, const vocabulary& v, jinja::heap& values) {
+  if (context.tools.is_undefined()) context.tools = jinja::value::none();
+  if (!context.extra.is_dict()) context.extra = jinja::value::of(values.make_dict());
+  jinja::dict_object& names = context.extra.as_dict();
+  const auto set = [&](std::string_view name, jinja::value value) {
+    const jinja::value key = jinja::value::of(values.make_text(name));
+    if (!names.find(key)) names.set(key, value);
+  };
+  set("documents", jinja::value::none());
+  for (const auto& [name, text] : v.named_texts) set(name, jinja::value::of(values.make_text(text)));
+  if (v.bos) context.bos_token = v.tokens[static_cast<std::size_t>(*v.bos)];
+  if (v.eos) context.eos_token = v.tokens[static_cast<std::size_t>(*v.eos)];
+}
+
 result<chat_template> chat_template::compile(std::string_view source) {
   auto compiled = jinja::compiled_template::compile(source);
   if (!compiled) return compiled.error();

@@ -4,6 +4,7 @@
 
 #include "models/jinja/template.hpp"
 #include "models/jinja/value.hpp"
+#include "models/vocabulary.hpp"
 #include "runtime/base/error.hpp"
 
 #include <ctime>
@@ -21,6 +22,11 @@ struct chat_context {
   std::string_view bos_token, eos_token;
   std::tm now{}; ///< local time for strftime_now
 };
+
+/// Sets what transformers' apply_chat_template gives every template beside the conversation: tools and
+/// documents (none unless there are any), bos_token and eos_token, and in `extra` the other special tokens of
+/// `v`. `values` and `v` must outlive the context. Source: transformers 5.24, tokenization_utils_base.py.
+void set_names(chat_context& context, const vocabulary& v, jinja::heap& values);
 
 /// Immutable. Thread: any, concurrently.
 class chat_template {

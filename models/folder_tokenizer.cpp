@@ -5,6 +5,7 @@
 #include "models/json_reader.hpp"
 #include "models/mapped_file.hpp"
 #include "models/tokenizer_json.hpp"
+#include "models/tokenizer_json_stages.hpp"
 
 #include <charconv>
 #include <filesystem>
@@ -55,30 +56,15 @@ result<void> read_added_decoder(const json_object& config, tokenizer_settings& s
   for (const auto& entry : list->fields()) {
     auto fields = json_object::of(entry.value(), list->inner(entry.key()));
     if (!fields) return fields.error();
-    added_token token;
     std::uint32_t id = 0;
     const std::string_view key = entry.key();
     const auto [end, failed] = std::from_chars(key.data(), key.data() + key.size(), id);
     if (failed != std::errc{} || end != key.data() + key.size() || id >= max_vocabulary_tokens)
       return fields->fail("is named by no token id");
-    token.id = static_cast<token_id>(id);
-    auto content = fields->text("content");
-    if (!content) return content.error();
-    token.text = content->value_or("");
-    auto special = fields->flag("special", false);
-    if (!special) return special.error();
-    token.control = *special;
-    const std::pair<std::string_view, bool*> flags[] = {
-        {"single_word", &token.single_word}, {"lstrip", &token.lstrip}, {"rstrip", &token.rstrip}};
-    for (const auto& [name, to] : flags) {
-      auto value = fields->flag(name, false);
-      if (!value) return value.error();
-      *to = *value;
-    }
-    auto normalized = fields->flag("normalized", !token.control);
-    if (!normalized) return normalized.error();
-    token.normalized = *normalized;
-    settings.added.push_back(std::move(token));
+    auto token = read_added_token(*fields);
+    if (!token) return token.error();
+    token->id = static_cast<token_id>(id);
+    settings.added.push_back(std::move(*token));
   }
   return {};
 }
@@ -93,6 +79,12 @@ result<void> read_tokenizer_config(const json_object& config, tokenizer_settings
     auto text = read_token_text(config, name);
     if (!text) return text.error();
     *to = std::move(*text);
+  }
+  // BOS and EOS are named by their ids; these are the rest of transformers' SPECIAL_TOKENS_ATTRIBUTES.
+  for (const std::string_view name : {"unk_token", "sep_token", "pad_token", "cls_token", "mask_token"}) {
+    auto text = read_token_text(config, name);
+    if (!text) return text.error();
+    if (*text) settings.named.emplace_back(name, std::move(**text));
   }
   const std::pair<std::string_view, std::optional<bool>*> flags[] = {
       {"add_bos_token", &settings.add_bos}, {"add_eos_token", &settings.add_eos}};

@@ -10,7 +10,8 @@
 namespace troupe::models {
 namespace {
 
-/// Byte-level tokens spell bytes in the alphabet; added tokens are written as they look.
+/// Byte-level tokens spell bytes in the alphabet; added tokens are written as they look, but for those that
+/// are a byte.
 token_texts byte_level_texts(const vocabulary& v) {
   token_texts texts;
   texts.reserve(v.tokens.size());
@@ -19,7 +20,7 @@ token_texts byte_level_texts(const vocabulary& v) {
     const int value = v.types[i] == token_type::byte ? byte_token_value(v.tokens[i]) : -1;
     if (value >= 0)
       texts.add(std::string(1, static_cast<char>(value)));
-    else if (v.types[i] == token_type::normal && spell_bytes(v.tokens[i], spelled))
+    else if (spell_bytes(v.tokens[i], spelled) && (v.types[i] == token_type::normal || spelled.size() == 1))
       texts.add(spelled);
     else
       texts.add(v.tokens[i]);
@@ -66,10 +67,12 @@ result<std::unique_ptr<const tokenizer>> make_bpe_tokenizer(vocabulary v) {
   if (!families) return families.error();
   bpe_options options;
   options.ignore_merges = families->ignore_merges();
+  const std::optional<normal_form> form = families->form();
   auto model = make_byte_bpe(v, split_merges(v), index_tokens(v), options);
   if (!model) return model.error();
   pipeline_parts parts;
   parts.model = std::move(*model);
+  if (form) parts.normalizers.push_back(make_form_normalizer(*form));
   parts.stages.push_back(make_family_stage(std::move(*families)));
   parts.added = added_tokens_of(v);
   parts.texts = byte_level_texts(v);
@@ -108,11 +111,13 @@ result<std::unique_ptr<const tokenizer>> make_unigram_tokenizer(vocabulary v) {
     return error{errc::bad_file, "tokenizer: a Unigram vocabulary needs token scores", {}, 0};
   unigram_options options;
   options.byte_fallback = true;
+  options.normal_least = true;
   options.unknown = v.unknown;
   const std::vector<double> scores(v.scores.begin(), v.scores.end());
   std::vector<bool> usable(v.tokens.size());
   for (std::size_t i = 0; i < usable.size(); ++i)
-    usable[i] = v.types[i] == token_type::normal || v.types[i] == token_type::user_defined;
+    usable[i] = v.types[i] == token_type::normal || v.types[i] == token_type::user_defined ||
+                v.types[i] == token_type::unused; // as llama.cpp
   auto model = make_unigram(v, scores, usable, options);
   if (!model) return model.error();
   pipeline_parts parts;

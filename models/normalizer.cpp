@@ -2,6 +2,7 @@
 // The steps that rewrite text before it is cut into words.
 #include "models/text_stage.hpp"
 
+#include "models/byte_alphabet.hpp"
 #include "models/utf8.hpp"
 
 #include <cstring>
@@ -24,12 +25,12 @@ class form_normalizer final : public normalizer {
  public:
   explicit form_normalizer(normal_form form) noexcept : form_(form) {}
   result<bool>
-  apply(std::string_view text, text_place& place, stage_scratch&, std::string& out) const override {
+  apply(std::string_view text, text_place& place, stage_scratch& s, std::string& out) const override {
     if (!text.empty()) { // what the first character becomes, for steps that take parts of it away
       const std::string_view first = text.substr(0, decode_utf8(text, 0).length);
       place.origin_bytes = normalize(first, form_, out) ? out.size() : first.size();
     }
-    return normalize(text, form_, out);
+    return normalize(text, form_, out, s.traces ? &s.edits : nullptr);
   }
 
  private:
@@ -38,11 +39,14 @@ class form_normalizer final : public normalizer {
 
 class lowercase final : public normalizer {
  public:
-  result<bool> apply(std::string_view text, text_place&, stage_scratch&, std::string& out) const override {
+  result<bool> apply(std::string_view text, text_place&, stage_scratch& s, std::string& out) const override {
     out.clear();
     for (std::size_t at = 0; at < text.size();) {
       const utf8_step step = decode_utf8(text, at);
+      const std::size_t begin = out.size();
       append_lower(out, step.code);
+      if (std::string_view(out).substr(begin) != text.substr(at, step.length))
+        s.note({at, at + step.length}, {begin, out.size()});
       at += step.length;
     }
     return true;
@@ -54,7 +58,7 @@ class strip final : public normalizer {
   strip(bool left, bool right) noexcept : left_(left), right_(right) {}
 
   result<bool>
-  apply(std::string_view text, text_place& place, stage_scratch&, std::string& out) const override {
+  apply(std::string_view text, text_place& place, stage_scratch& s, std::string& out) const override {
     std::size_t begin = 0, end = 0;
     for (std::size_t at = 0; at < text.size();) {
       const utf8_step step = decode_utf8(text, at);
@@ -69,6 +73,8 @@ class strip final : public normalizer {
     if (begin > 0) place.at_origin = false;
     if (begin == 0 && end == text.size()) return false;
     out = text.substr(begin, end - begin);
+    if (begin > 0) s.note({0, begin}, {0, 0});
+    if (end < text.size()) s.note({end, text.size()}, {out.size(), out.size()});
     return true;
   }
 
@@ -79,14 +85,17 @@ class strip final : public normalizer {
 class strip_accents final : public normalizer {
  public:
   result<bool>
-  apply(std::string_view text, text_place& place, stage_scratch&, std::string& out) const override {
+  apply(std::string_view text, text_place& place, stage_scratch& s, std::string& out) const override {
     out.clear();
     for (std::size_t at = 0; at < text.size();) {
       const utf8_step step = decode_utf8(text, at);
       const bool mark = is_mark(step.code);
       // A text whose first character is gone as a whole does not begin where it began.
       if (!mark && out.empty() && at > 0 && at >= place.origin_bytes) place.at_origin = false;
-      if (!mark) out += text.substr(at, step.length);
+      if (mark)
+        s.note({at, at + step.length}, {out.size(), out.size()});
+      else
+        out += text.substr(at, step.length);
       at += step.length;
     }
     return out.size() != text.size();
@@ -97,8 +106,9 @@ class prepend final : public normalizer {
  public:
   explicit prepend(std::string text) : text_(std::move(text)) {}
   result<bool>
-  apply(std::string_view text, text_place& place, stage_scratch&, std::string& out) const override {
+  apply(std::string_view text, text_place& place, stage_scratch& s, std::string& out) const override {
     if (text.empty() || place.continues) return false;
+    s.note({0, 0}, {0, text_.size()});
     out = text_;
     out += text;
     return true;
@@ -106,6 +116,51 @@ class prepend final : public normalizer {
 
  private:
   std::string text_;
+};
+
+class nmt final : public normalizer {
+ public:
+  result<bool>
+  apply(std::string_view text, text_place& place, stage_scratch& s, std::string& out) const override {
+    out.clear();
+    for (std::size_t at = 0; at < text.size();) {
+      const utf8_step step = decode_utf8(text, at);
+      const std::size_t begin = out.size();
+      if (becomes_space(step.code))
+        out += ' ';
+      else if (!is_left_out(step.code))
+        out += text.substr(at, step.length);
+      if (out.size() == begin && begin == 0) place.at_origin = false;
+      if (std::string_view(out).substr(begin) != text.substr(at, step.length))
+        s.note({at, at + step.length}, {begin, out.size()});
+      at += step.length;
+    }
+    return out != text;
+  }
+
+ private:
+  static bool is_left_out(char32_t c) noexcept {
+    return (c >= 0x01 && c <= 0x08) || c == 0x0B || (c >= 0x0E && c <= 0x1F) || c == 0x7F || c == 0x8F ||
+           c == 0x9F;
+  }
+  static bool becomes_space(char32_t c) noexcept {
+    return c == 0x09 || c == 0x0A || c == 0x0C || c == 0x0D || c == 0x1680 || (c >= 0x200B && c <= 0x200F) ||
+           c == 0x2028 || c == 0x2029 || c == 0x2581 || c == 0xFEFF || c == 0xFFFD;
+  }
+};
+
+class byte_spelling_normalizer final : public normalizer {
+ public:
+  result<bool> apply(std::string_view text, text_place&, stage_scratch& s, std::string& out) const override {
+    out.clear();
+    for (std::size_t at = 0; at < text.size(); ++at) {
+      const std::size_t begin = out.size();
+      append_utf8(out, gpt2_alphabet.code_of[static_cast<unsigned char>(text[at])]);
+      if (std::string_view(out).substr(begin) != text.substr(at, 1))
+        s.note({at, at + 1}, {begin, out.size()});
+    }
+    return out != text;
+  }
 };
 
 class replace_literal final : public normalizer {
@@ -122,8 +177,9 @@ class replace_literal final : public normalizer {
     std::size_t at = 0;
     for (; found != std::string_view::npos; found = text.find(literal_, at)) {
       out += text.substr(at, found - at);
-      out += content_;
       at = found + literal_.size();
+      s.note({found, at}, {out.size(), out.size() + content_.size()});
+      out += content_;
       if (auto ok = s.within_bound(out); !ok) return ok.error();
     }
     out += text.substr(at);
@@ -147,6 +203,7 @@ class replace_pattern final : public normalizer {
     auto ok = pattern_.each(text, s.search, [&](text_span found) -> result<void> {
       if (found.begin == 0 && found.end > 0 && content_.empty()) place.at_origin = false;
       out += text.substr(copied, found.begin - copied);
+      s.note(found, {out.size(), out.size() + content_.size()});
       out += content_;
       copied = found.end;
       changed = true;
@@ -173,7 +230,11 @@ class charsmap final : public normalizer {
     bool changed = false;
     const auto take = [&](std::string_view part) {
       const auto mapped = find(part);
-      if (mapped) out += *mapped;
+      if (mapped) {
+        const auto begin = static_cast<std::size_t>(part.data() - text.data());
+        s.note({begin, begin + part.size()}, {out.size(), out.size() + mapped->size()});
+        out += *mapped;
+      }
       changed = changed || mapped.has_value();
       return mapped.has_value();
     };
@@ -241,6 +302,14 @@ std::unique_ptr<const normalizer> make_strip_accents() {
 
 std::unique_ptr<const normalizer> make_prepend(std::string text) {
   return std::make_unique<prepend>(std::move(text));
+}
+
+std::unique_ptr<const normalizer> make_nmt() {
+  return std::make_unique<nmt>();
+}
+
+std::unique_ptr<const normalizer> make_byte_spelling_normalizer() {
+  return std::make_unique<byte_spelling_normalizer>();
 }
 
 std::unique_ptr<const normalizer> make_replace(regex pattern, std::string content) {

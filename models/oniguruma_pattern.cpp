@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
+#include <vector>
 
 namespace troupe::models {
 namespace {
@@ -32,6 +34,10 @@ constexpr std::array<std::string_view, 38> general_categories{
     "C",  "Cc", "Cf", "Cn", "Co", "Cs", "L",  "Ll", "Lm", "Lo", "Lt", "Lu", "M",
     "Mc", "Me", "Mn", "N",  "Nd", "Nl", "No", "P",  "Pc", "Pd", "Pe", "Pf", "Pi",
     "Po", "Ps", "S",  "Sc", "Sk", "Sm", "So", "Z",  "Zl", "Zp", "Zs", "Any"};
+
+// Names of POSIX brackets that \\p{} does not know.
+constexpr std::string_view bracket_names[][2] = {
+    {"ascii", "\\x00-\\x7F"}, {"blank", "\\t\\p{Zs}"}, {"cntrl", "\\p{Cc}"}, {"punct", "\\p{P}\\p{S}"}};
 
 struct long_name {
   std::string_view name, inside; // of a class
@@ -106,7 +112,7 @@ class translator {
     case '\\':
       return escape(false);
     case '[':
-      return character_class(0);
+      return has_intersection() ? intersection() : character_class(0);
     case '(':
       return group();
     case '{':
@@ -209,7 +215,7 @@ class translator {
     case 'P':
       return property(in_class);
     case 'u':
-      return code_point(in_class);
+      return code_point();
     case 'v':
       at_ += 2;
       out_ += "\\x0B";
@@ -252,7 +258,7 @@ class translator {
     return {};
   }
 
-  result<void> code_point(bool) {
+  result<void> code_point() {
     for (std::size_t i = 2; i < 6; ++i)
       if (!is_hexadecimal(peek(i))) return refuse("\\u without four digits");
     out_ += "\\x{";
@@ -302,6 +308,87 @@ class translator {
     return found == std::end(long_names) ? nullptr : found;
   }
 
+  /// [:name:] or [:^name:] within a class.
+  result<void> posix_bracket() {
+    const std::size_t end = in_.find(":]", at_ + 2);
+    if (end == std::string_view::npos) return refuse("a POSIX bracket without an end");
+    std::string_view name = in_.substr(at_ + 2, end - at_ - 2);
+    const bool negated = name.starts_with('^');
+    if (negated) name.remove_prefix(1);
+    std::string_view inside;
+    for (const auto& [known, members] : bracket_names)
+      if (name == known) inside = members;
+    if (const long_name* known = find_long_name(name); known && known->name == name) inside = known->inside;
+    if (negated) {
+      if (inside != space_inside) return refuse("a negated POSIX bracket");
+      inside = not_space_inside;
+    }
+    if (inside.empty()) return refuse("an unknown POSIX bracket");
+    out_ += inside;
+    at_ = end + 2;
+    return {};
+  }
+
+  /// The end of the class that begins at `at`, behind its bracket, and the places of its own "&&". Nothing
+  /// where it has no end.
+  std::optional<std::size_t> class_end(std::size_t at, std::vector<std::size_t>& cuts) const {
+    int depth = 0;
+    bool first = false;
+    for (; at < in_.size(); ++at) {
+      const char c = in_[at];
+      const bool literal = first && c == ']';
+      first = first && c == '^';
+      if (c == '\\') {
+        ++at;
+      } else if (c == '[' && depth > 0 && in_.substr(at).starts_with("[:")) {
+        const std::size_t end = in_.find(":]", at);
+        if (end == std::string_view::npos) return std::nullopt;
+        at = end + 1;
+      } else if (c == '[') {
+        ++depth;
+        first = true;
+      } else if (c == ']' && !literal) {
+        if (--depth == 0) return at + 1;
+      } else if (c == '&' && depth == 1 && in_.substr(at).starts_with("&&")) {
+        cuts.push_back(at++);
+      }
+    }
+    return std::nullopt;
+  }
+
+  bool has_intersection() const {
+    std::vector<std::size_t> cuts;
+    return class_end(at_, cuts) && !cuts.empty();
+  }
+
+  /// [A&&B&&C]: every part but the last becomes a look-ahead.
+  result<void> intersection() {
+    std::vector<std::size_t> cuts;
+    const std::size_t end = *class_end(at_, cuts);
+    const bool negated = peek(1) == '^';
+    std::size_t begin = at_ + (negated ? 2 : 1);
+    cuts.push_back(end - 1);
+    out_ += negated ? "(?:(?!" : "(?:";
+    for (const std::size_t cut : cuts) {
+      const std::string_view part = in_.substr(begin, cut - begin);
+      if (part.empty() || part.front() == '^') return refuse("'&&' with such a part");
+      // A part that is one class stands for itself, so that it may be negated.
+      std::vector<std::size_t> inner;
+      const bool whole = part.front() == '[' && !part.starts_with("[:") && class_end(begin, inner) == cut;
+      if (!inner.empty()) return refuse("'&&' in an inner class");
+      auto translated = translator(whole ? std::string(part) : '[' + std::string(part) + ']').run();
+      if (!translated) return translated.error();
+      const bool last = cut == cuts.back();
+      out_ += last ? "" : "(?=";
+      out_ += *translated;
+      out_ += last ? "" : ")";
+      begin = cut + 2;
+    }
+    out_ += negated ? ")[\\x00-\\x{10FFFF}])" : ")";
+    at_ = end;
+    return {};
+  }
+
   /// At '['. A class within a class adds to it.
   result<void> character_class(int depth) {
     if (depth > deepest) return refuse("classes nested too deep");
@@ -319,9 +406,10 @@ class translator {
         if (depth == 0) out_ += ']';
         return {};
       }
-      if (c == '&' && peek(1) == '&') return refuse("'&&' in a class");
-      if (c == '[' && peek(1) == ':') return refuse("a POSIX bracket");
-      if (c == '[') {
+      if (c == '&' && peek(1) == '&') return refuse("'&&' in an inner class");
+      if (c == '[' && peek(1) == ':') {
+        if (auto ok = posix_bracket(); !ok) return ok;
+      } else if (c == '[') {
         if (auto ok = character_class(depth + 1); !ok) return ok;
       } else if (c == '\\') {
         if (auto ok = escape(true); !ok) return ok;

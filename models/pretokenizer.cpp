@@ -29,6 +29,31 @@ constexpr std::string_view digits_gpt2 =
 
 constexpr std::string_view llama3 = TROUPE_LLAMA3("\\p{N}{1,3}");
 constexpr std::string_view qwen2 = TROUPE_LLAMA3("\\p{N}");
+constexpr std::string_view minicpm5_words = TROUPE_LLAMA3("\\p{N}+"); // behind numbers of three
+
+// Llama 3 with runs of white space cut into powers of two. Within such a run no line end follows, or it would
+// have been taken; the look-behind keeps every word of it from looking for one.
+constexpr std::string_view jais2 =
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^" TROUPE_SPACE
+    "\\p{L}\\p{N}]+[\\r\\n]*|(?:(?<![" TROUPE_SPACE "])|(?<=[\\r\\n]))[" TROUPE_SPACE "]*[\\r\\n]+"
+    "|[" TROUPE_SPACE "]{512}(?![^" TROUPE_SPACE "])|[" TROUPE_SPACE "]{256}(?![^" TROUPE_SPACE "])"
+    "|[" TROUPE_SPACE "]{128}(?![^" TROUPE_SPACE "])|[" TROUPE_SPACE "]{64}(?![^" TROUPE_SPACE "])"
+    "|[" TROUPE_SPACE "]{32}(?![^" TROUPE_SPACE "])|[" TROUPE_SPACE "]{16}(?![^" TROUPE_SPACE "])"
+    "|[" TROUPE_SPACE "]{8}(?![^" TROUPE_SPACE "])|[" TROUPE_SPACE "]{4}(?![^" TROUPE_SPACE "])"
+    "|[" TROUPE_SPACE "]{1,2}(?![^" TROUPE_SPACE "])|[" TROUPE_SPACE "]";
+
+// Qwen 2 without the English contractions.
+constexpr std::string_view ufakzeka =
+    "[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^" TROUPE_SPACE "\\p{L}\\p{N}]+[\\r\\n]*"
+    "|[" TROUPE_SPACE "]*[\\r\\n]+|[" TROUPE_SPACE "]+(?![^" TROUPE_SPACE "])|[" TROUPE_SPACE "]+";
+
+// Words with their marks, several of them with single spaces between. Possessive: nothing follows that could
+// take a part back.
+constexpr std::string_view exaone_moe =
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+    "|[^\\r\\n\\p{L}\\p{N}]?(?:\\p{L}\\p{M}*+(?: \\p{L}\\p{M}*+)*+)++|\\p{N}| ?[^" TROUPE_SPACE
+    "\\p{L}\\p{N}]+[\\r\\n/]?|[" TROUPE_SPACE "]*[\\r\\n]|[" TROUPE_SPACE "]+(?![^" TROUPE_SPACE
+    "])|[" TROUPE_SPACE "]+";
 
 // Upper- and lower-case letters of the scripts that have case, as deepseek-llm's tokenizer.json lists them.
 constexpr std::string_view deepseek_letters =
@@ -61,6 +86,22 @@ constexpr std::string_view deepseek_letters =
 
 constexpr std::string_view gpt4o = TROUPE_CASED("(?i:'s|'t|'re|'ve|'m|'ll|'d)?", "\\p{N}{1,3}");
 constexpr std::string_view tekken = TROUPE_CASED("", "\\p{N}");
+constexpr std::string_view youtu_words = TROUPE_CASED("(?i:'s|'t|'re|'ve|'m|'ll|'d)?", "\\p{N}");
+// Hangul; wide marks of punctuation; Bopomofo; ideographs and kana.
+constexpr std::string_view youtu_scripts =
+    "[\\x{AC00}-\\x{D7A3}\\x{3131}-\\x{318E}]+"
+    "|[\\x{FF01}\\x{2026}\\x{201C}\\x{201D}\\x{2018}\\x{2019}\\x{2014}\\x{FF1A}\\x{FF1B}\\x{FF0C}"
+    "\\x{3001}-\\x{303F}\\x{FE30}-\\x{FE4F}]+"
+    "|[\\x{3105}-\\x{312F}]+|[\\x{4E00}-\\x{9FA5}\\x{3040}-\\x{309F}\\x{30A0}-\\x{30FF}]+";
+
+// GPT-4o's words with runs of Han characters apart. (moonshotai/Kimi-K2, tokenization_kimi.py)
+#define TROUPE_KIMI_UPPER "(?:(?!\\p{sc:Han})" TROUPE_UPPER ")"
+#define TROUPE_KIMI_LOWER "(?:(?!\\p{sc:Han})" TROUPE_LOWER ")"
+constexpr std::string_view kimi_k2 =
+    "\\p{sc:Han}+|[^\\r\\n\\p{L}\\p{N}]?" TROUPE_KIMI_UPPER "*" TROUPE_KIMI_LOWER
+    "+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\\r\\n\\p{L}\\p{N}]?" TROUPE_KIMI_UPPER "+" TROUPE_KIMI_LOWER
+    "*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\\p{N}{1,3}| ?[^" TROUPE_SPACE "\\p{L}\\p{N}]+[\\r\\n]*|[" TROUPE_SPACE
+    "]*[\\r\\n]+|[" TROUPE_SPACE "]+(?![^" TROUPE_SPACE "])|[" TROUPE_SPACE "]+";
 
 // Qwen 2 with marks among the letters.
 constexpr std::string_view qwen35 =
@@ -89,92 +130,136 @@ constexpr std::string_view deepseek3_words =
     "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+"
     "| ?[\\p{P}\\p{S}]+[\\r\\n]*|[" TROUPE_SPACE "]*[\\r\\n]+|[" TROUPE_SPACE "]+(?![^" TROUPE_SPACE
     "])|[" TROUPE_SPACE "]+";
+// DeepSeek 3's with every line end alone.
+constexpr std::string_view spark_words =
+    "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+"
+    "| ?[\\p{P}\\p{S}]+|[\\r\\n]|[" TROUPE_SPACE "]+(?![^" TROUPE_SPACE "])|[" TROUPE_SPACE "]+";
 constexpr std::string_view deepseek_ideographs =
     "[\\x{4E00}-\\x{9FA5}\\x{800}-\\x{4E00}\\x{AC00}-\\x{D7FF}]+";
 
 using pattern_list = std::array<std::string_view, 6>; // applied in order, empty ones unused
 constexpr pattern_list deepseek3 = {"\\p{N}{1,3}", deepseek3_ideographs, deepseek3_words};
 
+/// What holds for a family beside its patterns; `none` unless said.
+enum family_trait : unsigned {
+  none = 0,
+  whole_words = 1, ///< a word that is a token is taken without merging
+  with_bos = 2,    ///< BOS is put before a text unless the file says otherwise
+  to_nfc = 4,      ///< text is brought to NFC first
+};
+
 struct family {
   std::string_view name;
-  bool ignore_merges;
+  unsigned traits;
   pattern_list patterns;
 };
 
-// The patterns are those of each model's tokenizer.json; which name stands for which is a fact of the format
-// (llama.cpp, src/llama-vocab.cpp). A pattern of a later stage sees one piece of the stage before it, as if
-// that were the whole text.
+// The patterns and normal forms are those of each model's tokenizer.json (NFC: the classes of transformers
+// 5.24 for Qwen 2, Qwen 3.5, Cohere and GPT-NeoX, whose tokenizer OLMo, MPT and ModernBERT have; the Qwen
+// distillation of DeepSeek R1 has Qwen 2.5's). Which name stands for which pattern, takes whole words and
+// begins with BOS is a fact of the format (llama.cpp, src/llama-vocab.cpp, which does not normalise). A
+// pattern of a later stage sees one piece of the stage before it, as if that were the whole text.
 constexpr family families[] = {
-    {"a.x-4.0", false, {gpt2}},
-    {"bailingmoe", false, {bailing}},
-    {"bailingmoe2", false, {bailing}},
-    {"bloom", false, {bloom}},
-    {"chatglm-bpe", false, {llama3}},
-    {"codeshell", false, {digits_gpt2}},
-    {"command-r", false, {digits_gpt2}},
-    {"dbrx", false, {llama3}},
+    {"a.x-4.0", none, {gpt2}},
+    {"bailingmoe", none, {bailing}},
+    {"bailingmoe2", none, {bailing}},
+    {"bloom", none, {bloom}},
+    {"chameleon",
+     with_bos,
+     {"<sentinel:[0-9]+>", "IMGIMG[A-I]{1,4}Z", "[\\t\\n]|    |  ", "\\p{N}", "[\\p{P}!-/:-@\\[-`{-~]",
+      gpt2}},
+    {"chatglm-bpe", none, {llama3}},
+    {"codeshell", none, {digits_gpt2}},
+    {"command-r", to_nfc, {digits_gpt2}},
+    {"dbrx", none, {llama3}},
     {"deepseek-coder",
-     false,
+     none,
      {"[\\r\\n]", "[" TROUPE_SPACE "]?\\p{L}+", "[" TROUPE_SPACE "]?\\p{P}+", deepseek_ideographs, "\\p{N}"}},
     {"deepseek-llm",
-     false,
+     none,
      {"[\\r\\n]", deepseek_letters,
       "[" TROUPE_SPACE
       "]?[!-/:-~\\x{FF01}-\\x{FF0F}\\x{FF1A}-\\x{FF5E}\\x{2018}-\\x{201F}\\x{3000}-\\x{3002}]+",
       // Trailing space of the piece; the look-behind keeps the search linear.
       "(?<![" TROUPE_SPACE "])[" TROUPE_SPACE "]++\\z", deepseek_ideographs, "\\p{N}+"}},
-    {"deepseek-r1-qwen", false, {qwen2}},
-    {"deepseek-v3", false, deepseek3},
-    {"default", false, {"[\\p{P}$+<=>^~|]+", gpt2, "\\p{N}+", "[0-9][0-9][0-9]"}},
-    {"exaone", false, {digits_gpt2}},
-    {"exaone4", false, {gpt2}},
-    {"falcon", false, {"[\\p{P}$+<=>^~|`]+", gpt2, "[0-9][0-9][0-9]"}},
-    {"falcon-h1", true, {llama3}},
-    {"falcon3", true, {llama3}},
-    {"gigachat", false, {gpt2}},
-    {"glm4", false, {llama3}},
-    {"gpt-2", false, {gpt2}},
-    {"gpt-4o", false, {gpt4o}},
-    {"gpt3-finnish", false, {bloom}},
-    {"granite-docling", false, {gpt2}},
-    {"grok-2", false, {qwen2}},
-    {"hunyuan", false, {qwen2}},
-    {"hunyuan-dense", false, deepseek3},
-    {"jais", false, {gpt2}},
-    {"joyai-llm", false, deepseek3},
-    {"kanana2", false, {gpt4o}},
-    {"kormo", false, {qwen2}},
-    {"lfm2", true, {llama3}},
-    {"llada-moe", false, {bailing}},
-    {"llama-bpe", true, {llama3}},
-    {"llama-v3", true, {llama3}},
-    {"llama3", true, {llama3}},
-    {"llama4", false, {gpt4o}},
-    {"megrez", false, {qwen2}},
-    {"mellum", false, {gpt2}},
-    {"mellum2", false, {digits_gpt2}},
-    {"midm-2.0", true, {llama3}},
-    {"minerva-7b", false, {digits_gpt2}},
-    {"minimax-m2", false, {gpt4o}},
-    {"modern-bert", false, {gpt2}},
-    {"mpt", false, {gpt2}},
-    {"olmo", false, {gpt2}},
-    {"phi-2", false, {gpt2}},
-    {"pixtral", true, {llama3}},
-    {"poro-chat", false, {bloom}},
-    {"qwen2", false, {qwen2}},
-    {"qwen35", false, {qwen35}},
-    {"refact", false, {digits_gpt2}},
-    {"seed-coder", false, {seed_coder}},
-    {"smaug-bpe", false, {llama3}},
-    {"smollm", false, {digits_gpt2}},
-    {"solar-open", false, {qwen2}},
-    {"stablelm2", false, {qwen2}},
-    {"starcoder", false, {digits_gpt2}},
-    {"tekken", true, {tekken}},
-    {"trillion", false, {gpt2}},
-    {"viking", false, {bloom, "\\p{N}"}},
+    {"deepseek-r1-qwen", to_nfc, {qwen2}},
+    {"deepseek-v3", none, deepseek3},
+    {"default", none, {"[\\p{P}$+<=>^~|]+", gpt2, "\\p{N}+", "[0-9][0-9][0-9]"}},
+    {"exaone", none, {digits_gpt2}},
+    {"exaone-moe", none, {exaone_moe}},
+    {"exaone4", none, {gpt2}},
+    {"f2llmv2", to_nfc, {qwen2}},
+    {"falcon", none, {"[\\p{P}$+<=>^~|`]+", gpt2, "[0-9][0-9][0-9]"}},
+    {"falcon-h1", whole_words | with_bos, {llama3}},
+    {"falcon3", whole_words | with_bos, {llama3}},
+    {"gigachat", none, {gpt2}},
+    {"glm4", whole_words, {llama3}},
+    {"glm5", whole_words, {llama3}},
+    {"gpt-2", none, {gpt2}},
+    {"gpt-4o", none, {gpt4o}},
+    {"gpt3-finnish", none, {bloom}},
+    {"granite-docling", none, {gpt2}},
+    {"granite-embed-multi-97m", whole_words, {gpt4o}},
+    {"grok-2", none, {qwen2}},
+    {"hunyuan", none, {qwen2}},
+    {"hunyuan-dense", none, deepseek3},
+    {"hy_v4", none, deepseek3},
+    {"jais", none, {gpt2}},
+    {"jais-2", none, {jais2}},
+    {"jina-de", none, {gpt2}},
+    {"jina-es", none, {gpt2}},
+    {"jina-v1-en", none, {gpt2}},
+    {"jina-v2-code", none, {gpt2}},
+    {"jina-v2-de", none, {gpt2}},
+    {"jina-v2-es", none, {gpt2}},
+    {"jina-v5-nano", whole_words | with_bos, {llama3}},
+    {"joyai-llm", none, deepseek3},
+    {"kanana2", none, {gpt4o}},
+    {"kimi-k2", none, {kimi_k2}},
+    {"kormo", none, {qwen2}},
+    {"laguna", none, {"[^\\n]+|\\n+", qwen2}},
+    {"lfm2", whole_words | with_bos, {llama3}},
+    {"llada-moe", none, {bailing}},
+    {"llama-bpe", whole_words | with_bos, {llama3}},
+    {"llama-v3", whole_words | with_bos, {llama3}},
+    {"llama3", whole_words | with_bos, {llama3}},
+    {"llama4", none, {gpt4o}},
+    {"megrez", none, {qwen2}},
+    {"mellum", none, {gpt2}},
+    {"mellum2", none, {digits_gpt2}},
+    {"midm-2.0", whole_words | with_bos, {llama3}},
+    {"minerva-7b", none, {digits_gpt2}},
+    {"minicpm5", whole_words, {"\\p{N}{1,3}", minicpm5_words}},
+    {"minimax-m2", none, {gpt4o}},
+    {"modern-bert", to_nfc, {gpt2}},
+    {"mpt", to_nfc, {gpt2}},
+    {"olmo", to_nfc, {gpt2}},
+    {"phi-2", none, {gpt2}},
+    {"pixtral", whole_words | with_bos, {llama3}},
+    {"poro-chat", none, {bloom}},
+    {"qwen2", to_nfc, {qwen2}},
+    {"qwen35", to_nfc, {qwen35}},
+    {"refact", none, {digits_gpt2}},
+    {"roberta-bpe", none, {gpt2}},
+    {"seed-coder", none, {seed_coder}},
+    {"smaug-bpe", none, {llama3}},
+    {"smollm", none, {digits_gpt2}},
+    {"solar-open", none, {qwen2}},
+    {"spark2_5", none, {"\\p{N}{1,3}", deepseek3_ideographs, spark_words, "\\p{N}"}},
+    {"stablelm2", none, {qwen2}},
+    {"starcoder", none, {digits_gpt2}},
+    {"talkie", none, {gpt4o}},
+    {"tekken", whole_words | with_bos, {tekken}},
+    {"trillion", none, {gpt2}},
+    {"ufakzeka", none, {ufakzeka}},
+    {"viking", none, {bloom, "\\p{N}"}},
+    {"youtu", whole_words, {youtu_scripts, youtu_words}},
 };
+
+const family* find_family(std::string_view name) noexcept {
+  return std::find_if(
+      std::begin(families), std::end(families), [&](const family& f) { return f.name == name; });
+}
 
 } // namespace
 
@@ -184,9 +269,13 @@ std::vector<std::string_view> pretokenizer::known_families() {
   return names;
 }
 
+bool pretokenizer::adds_bos(std::string_view name) noexcept {
+  const auto found = find_family(name);
+  return found != std::end(families) && (found->traits & with_bos) != 0;
+}
+
 result<pretokenizer> pretokenizer::make(std::string_view name) {
-  const auto found =
-      std::find_if(std::begin(families), std::end(families), [&](const family& f) { return f.name == name; });
+  const auto found = find_family(name);
   if (found == std::end(families)) {
     std::string known;
     for (const family& f : families) known += (known.empty() ? "" : ", ") + std::string(f.name);
@@ -198,7 +287,8 @@ result<pretokenizer> pretokenizer::make(std::string_view name) {
         0};
   }
   pretokenizer made;
-  made.ignore_merges_ = found->ignore_merges;
+  made.ignore_merges_ = (found->traits & whole_words) != 0;
+  if ((found->traits & to_nfc) != 0) made.form_ = normal_form::nfc;
   for (const std::string_view pattern : found->patterns) {
     if (pattern.empty()) break;
     auto compiled = regex::compile(pattern);
@@ -218,7 +308,7 @@ result<void> split_piece(
   while (at < piece.size()) {
     const int code = pattern.find(piece, at, scratch, found);
     if (code == 0) break;
-    if (code < 0) return regex::fault(code);
+    if (code < 0) return pattern.fault(code);
     if (found.begin > at) ends.push_back(offset + found.begin); // text between matches is a piece of its own
     ends.push_back(offset + found.end);
     at = found.end;

@@ -3,9 +3,11 @@
 #pragma once
 
 #include "models/regex.hpp"
+#include "models/unicode_text.hpp"
 #include "runtime/base/error.hpp"
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,8 +27,15 @@ class pretokenizer {
   /// Whether a word that is itself a token is taken whole, without merging (Llama 3 and its kin).
   bool ignore_merges() const noexcept { return ignore_merges_; }
 
+  /// What text is brought to before it is cut. GGUF files do not say; it is what the tokenizer.json of the
+  /// family's models says.
+  std::optional<normal_form> form() const noexcept { return form_; }
+
+  /// Whether a text of `family` begins with BOS where the file does not say. False for an unknown one.
+  static bool adds_bos(std::string_view family) noexcept;
+
   /// Appends the end offset of every word of `text` (well-formed UTF-8, not empty) to `ends`; the last one is
-  /// text.size(). Time linear in `text` for every family. Errors: internal when a regex limit is hit.
+  /// text.size(). Time linear in `text` for every family. Errors: those of regex::fault.
   result<void> split(std::string_view text, std::vector<std::size_t>& ends) const;
 
   /// The same with scratch memory that calls share.
@@ -37,6 +46,7 @@ class pretokenizer {
 
   std::vector<regex> stages_; ///< applied in order, each to the pieces of the one before
   bool ignore_merges_ = false;
+  std::optional<normal_form> form_;
 };
 
 } // namespace troupe::models

@@ -2,6 +2,8 @@
 // One compiled PCRE2 pattern over UTF-8, with limits.
 #include "models/regex.hpp"
 
+#include "models/utf8.hpp"
+
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
@@ -12,6 +14,7 @@ namespace troupe::models {
 namespace {
 
 constexpr std::uint32_t heap_limit_kib = 256u << 10;
+constexpr std::size_t shown_bytes = 200;
 
 error regex_error(errc kind, int code, const std::string& what) {
   std::array<unsigned char, 160> text{};
@@ -40,6 +43,7 @@ void regex::release::operator()(pcre2_match_context* context) const noexcept {
 
 result<regex> regex::compile(std::string_view pattern, bool multiline, std::uint32_t match_limit) {
   regex made;
+  made.shown_ = pattern.substr(0, valid_utf8_prefix(pattern.substr(0, shown_bytes)));
   int code = 0;
   PCRE2_SIZE at = 0;
   const std::uint32_t options = PCRE2_UTF | PCRE2_UCP | (multiline ? PCRE2_MULTILINE : 0u);
@@ -49,9 +53,7 @@ result<regex> regex::compile(std::string_view pattern, bool multiline, std::uint
   made.code_.reset(pcre2_compile(
       reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), options, &code, &at, how.get()));
   if (!made.code_) {
-    return regex_error(
-        errc::unsupported, code,
-        "'" + std::string(pattern.substr(0, 200)) + "' at byte " + std::to_string(at));
+    return regex_error(errc::unsupported, code, "'" + made.shown_ + "' at byte " + std::to_string(at));
   }
   // Where executable memory is forbidden this fails and the interpreter does the same work slower.
   (void)pcre2_jit_compile(made.code_.get(), PCRE2_JIT_COMPLETE);
@@ -88,8 +90,9 @@ bool regex::matches_at(std::string_view text, std::size_t from, regex_scratch& s
   return search(text, from, PCRE2_ANCHORED, scratch) >= 0;
 }
 
-error regex::fault(int code) {
-  return regex_error(errc::internal, code, "match");
+error regex::fault(int code) const {
+  return regex_error(
+      errc::bad_request, code, "'" + shown_ + "' of the tokenizer cannot be matched against this text");
 }
 
 } // namespace troupe::models

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <string_view>
 
 struct pcre2_real_code_8;
@@ -49,8 +50,8 @@ class regex {
   bool matches_at(std::string_view text, std::size_t from, regex_scratch& scratch) const noexcept;
 
   /// Calls `visit(text_span)` for every match, in order, until it returns an error. An empty match right
-  /// behind the one before it does not count (Oniguruma's iteration). Errors: those of `visit`, and internal
-  /// when a limit is hit.
+  /// behind the one before it does not count (Oniguruma's iteration). Errors: those of `visit`, and of
+  /// `fault` when a limit is hit.
   template<class Visit>
   result<void> each(std::string_view text, regex_scratch& scratch, Visit visit) const {
     text_span found;
@@ -70,8 +71,9 @@ class regex {
     return {};
   }
 
-  /// The error behind a negative code of `find`: internal, a limit was hit.
-  static error fault(int code);
+  /// The error behind a negative code of `find`: bad_request, the pattern needs more than its limits for this
+  /// text.
+  error fault(int code) const;
 
  private:
   regex() = default;
@@ -84,6 +86,7 @@ class regex {
   };
   std::unique_ptr<pcre2_real_code_8, release> code_;
   std::unique_ptr<pcre2_real_match_context_8, release> context_;
+  std::string shown_; ///< the pattern's beginning, for messages
 };
 
 } // namespace troupe::models

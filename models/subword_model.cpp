@@ -10,7 +10,9 @@ namespace troupe::models {
 token_index index_tokens(const vocabulary& v) {
   token_index ids;
   ids.reserve(v.tokens.size());
-  for (std::size_t i = 0; i < v.tokens.size(); ++i) ids.emplace(v.tokens[i], static_cast<token_id>(i));
+  for (const bool unused : {false, true})
+    for (std::size_t i = 0; i < v.tokens.size(); ++i)
+      if (unused == (v.types[i] == token_type::unused)) ids.emplace(v.tokens[i], static_cast<token_id>(i));
   return ids;
 }
 

@@ -47,7 +47,7 @@ class subword_model {
 /// Text -> id; the texts outlive it.
 using token_index = std::unordered_map<std::string_view, token_id, salted_hash>;
 
-/// Every token of `v` by its text, the first of several.
+/// Every token of `v` by its text; of several the first that is not unused.
 token_index index_tokens(const vocabulary& v);
 
 struct merge_pair {
@@ -72,13 +72,15 @@ result<void> add_merges(
     merge_table& table, const vocabulary& v, std::span<const merge_pair> merges, const token_index& ids,
     bool last_wins);
 
-/// BPE over bytes; tokens of type normal spell their bytes in GPT-2's alphabet. A byte without a token is
-/// left out before merging, as HF tokenizers without an unknown token does. Errors: those of `add_merges`.
-/// Source: Sennrich et al. 2016 (arXiv 1508.07909) over the byte alphabet of GPT-2.
+/// BPE over bytes; tokens of type normal spell their bytes in GPT-2's alphabet. The token in `ids` that
+/// spells a single byte is that byte whatever its type: what the algorithm begins with is no special token's
+/// text. A byte without a token is left out before merging, as HF tokenizers without an unknown token does.
+/// Errors: those of `add_merges`. Source: Sennrich et al. 2016 (arXiv 1508.07909) over the byte alphabet of
+/// GPT-2.
 result<std::unique_ptr<const subword_model>> make_byte_bpe(
     const vocabulary& v, std::span<const merge_pair> merges, const token_index& ids, bpe_options options);
 
-/// BPE over characters. Errors: those of `add_merges`.
+/// BPE over characters, with every token in `ids` that is a single one. Errors: those of `add_merges`.
 result<std::unique_ptr<const subword_model>> make_symbol_bpe(
     const vocabulary& v, std::span<const merge_pair> merges, const token_index& ids, bpe_options options);
 
@@ -90,6 +92,7 @@ result<std::unique_ptr<const subword_model>> make_scored_bpe(const vocabulary& v
 struct unigram_options {
   bool byte_fallback = false;
   bool fuse_unknown = true;
+  bool normal_least = false; ///< the least score is that of normal tokens (llama.cpp), not of all pieces
   std::optional<token_id> unknown;
 };
 

@@ -52,7 +52,7 @@ class symbol_bpe final : public subword_model {
     byte_ids_.fill(-1);
   }
 
-  void add_characters(const vocabulary& v);
+  void add_characters(const token_index& ids, std::size_t tokens);
   void add_bytes(const vocabulary& v);
   void add_whole_words(const vocabulary& v);
   result<void> add_scored_merges(const vocabulary& v);
@@ -76,14 +76,11 @@ class symbol_bpe final : public subword_model {
   std::unordered_map<std::string, token_id, salted_hash, std::equal_to<>> whole_words_;
 };
 
-void symbol_bpe::add_characters(const vocabulary& v) {
-  first_character_ = static_cast<token_id>(v.tokens.size());
-  for (std::size_t i = 0; i < v.tokens.size(); ++i) {
-    if (v.types[i] == token_type::control || v.types[i] == token_type::unused) continue;
-    const std::int64_t code = single_character(v.tokens[i]);
-    if (code >= 0 && characters_.find(static_cast<char32_t>(code)) < 0)
-      characters_.set(static_cast<char32_t>(code), static_cast<token_id>(i));
-  }
+void symbol_bpe::add_characters(const token_index& ids, std::size_t tokens) {
+  first_character_ = static_cast<token_id>(tokens);
+  for (const auto& [text, id] : ids)
+    if (const std::int64_t code = single_character(text); code >= 0)
+      characters_.set(static_cast<char32_t>(code), id);
 }
 
 void symbol_bpe::add_bytes(const vocabulary& v) {
@@ -227,7 +224,7 @@ result<void> symbol_bpe::add_scored_merges(const vocabulary& v) {
 result<std::unique_ptr<const subword_model>> make_symbol_bpe(
     const vocabulary& v, std::span<const merge_pair> merges, const token_index& ids, bpe_options options) {
   auto made = std::make_unique<symbol_bpe>(merges.size(), options);
-  made->add_characters(v);
+  made->add_characters(ids, v.tokens.size());
   if (options.byte_fallback) made->add_bytes(v);
   if (options.ignore_merges) made->add_whole_words(v);
   if (auto ok = add_merges(made->merges(), v, merges, ids, options.last_wins); !ok) return ok.error();
@@ -241,7 +238,7 @@ result<std::unique_ptr<const subword_model>> make_scored_bpe(const vocabulary& v
   options.byte_fallback = true;
   options.unknown = v.unknown;
   auto made = std::make_unique<symbol_bpe>(0, options);
-  made->add_characters(v);
+  made->add_characters(index_tokens(v), v.tokens.size());
   made->add_bytes(v);
   if (auto ok = made->add_scored_merges(v); !ok) return ok.error();
   return std::unique_ptr<const subword_model>(std::move(made));

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "models/regex.hpp"
+#include "models/text_edits.hpp"
 #include "models/text_span.hpp"
 #include "models/unicode_text.hpp"
 #include "runtime/base/error.hpp"
@@ -30,6 +31,12 @@ struct stage_scratch {
   std::vector<text_span> words;
   std::deque<std::string> texts; ///< rewritten texts; their words are views until the call ends
   std::size_t longest = 0;       ///< bound on a rewritten text
+  bool traces = false;           ///< normalisers say what they have replaced
+  text_edits edits;              ///< of the last step, where `traces` is set
+
+  void note(text_span from, text_span to) {
+    if (traces) edits.push_back({from, to});
+  }
 
   /// Errors: bad_request when rewriting has made `text` longer than `longest`.
   result<void> within_bound(std::string_view text) const;
@@ -47,7 +54,8 @@ class normalizer {
  public:
   virtual ~normalizer() = default;
   /// Sets `out` to the rewritten `text` (well-formed UTF-8) and returns true, or returns false where nothing
-  /// changes; clears `place.at_origin` when the text's beginning is gone. Time linear in `text`.
+  /// changes; clears `place.at_origin` when the text's beginning is gone. Calls `s.note` for whatever it
+  /// replaces. Time linear in `text`.
   virtual result<bool>
   apply(std::string_view text, text_place& place, stage_scratch& s, std::string& out) const = 0;
 };
@@ -57,6 +65,11 @@ std::unique_ptr<const normalizer> make_lowercase();
 std::unique_ptr<const normalizer> make_strip(bool left, bool right);
 std::unique_ptr<const normalizer> make_strip_accents();
 std::unique_ptr<const normalizer> make_prepend(std::string text);
+/// SentencePiece's nmt: control characters are left out, other white space and invisible characters become
+/// spaces. Source: HF tokenizers 0.23, by trying every character.
+std::unique_ptr<const normalizer> make_nmt();
+/// Every byte as its character of GPT-2's alphabet.
+std::unique_ptr<const normalizer> make_byte_spelling_normalizer();
 /// Every match of `pattern`, or every `literal`, becomes `content`.
 std::unique_ptr<const normalizer> make_replace(regex pattern, std::string content);
 std::unique_ptr<const normalizer> make_replace(std::string literal, std::string content);
@@ -75,7 +88,7 @@ struct word_list {
 class word_stage {
  public:
   virtual ~word_stage() = default;
-  /// Time linear in the text. Errors: internal when a regex limit is hit; those of `within_bound`.
+  /// Time linear in the text. Errors: those of regex::fault and of `within_bound`.
   virtual result<void> apply(word_list& list, stage_scratch& s) const = 0;
 };
 

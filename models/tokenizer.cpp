@@ -14,8 +14,9 @@ bool tokenizer::is_special(token_id id) const noexcept {
 
 result<std::unique_ptr<const tokenizer>> make_tokenizer(vocabulary v) {
   if (auto ok = validate(v); !ok) return ok.error();
-  if (v.model == "gemma4" || (v.model == "gpt2" && v.pre == "gemma4"))
-    return make_spaced_bpe_tokenizer(std::move(v));
+  // Names of gpt2 whose words are no bytes. (llama.cpp, src/llama-vocab.cpp)
+  const bool spaced = v.pre == "gemma4" || v.pre == "granite-embed-multi-311m" || v.pre == "sarvam-moe";
+  if (v.model == "gemma4" || (v.model == "gpt2" && spaced)) return make_spaced_bpe_tokenizer(std::move(v));
   if (v.model == "gpt2") return make_bpe_tokenizer(std::move(v));
   if (v.model == "llama") return make_sentencepiece_tokenizer(std::move(v));
   if (v.model == "t5") return make_unigram_tokenizer(std::move(v));

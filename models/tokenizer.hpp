@@ -40,7 +40,8 @@ class tokenizer {
   /// its own. A byte for which the vocabulary has no token is left out before merging, as the reference
   /// implementation (Hugging Face tokenizers without an unknown token) does. Time: O(n log n) in the longest
   /// word, linear otherwise, whatever the text. Errors: bad_request when `text` is longer than
-  /// `max_text_bytes`; context_length_exceeded beyond `max_ids`; internal when the regex engine gives up.
+  /// `max_text_bytes`; context_length_exceeded beyond `max_ids`; bad_request when a pattern of the tokenizer
+  /// needs more than its limits for this text.
   virtual result<std::vector<token_id>>
   encode(std::string_view text, const encode_options& options) const = 0;
 

@@ -43,7 +43,6 @@ class tokenizer_reader {
   result<void> read_pieces();
   result<void> place_token(std::string_view text, std::size_t id);
   result<void> read_added_tokens();
-  result<added_token> read_added_token(const json_object& entry) const;
   result<void> add_token(added_token token);
   result<void> read_special_ids();
   result<void> read_unknown();
@@ -145,40 +144,17 @@ result<void> tokenizer_reader::read_pieces() {
   return {};
 }
 
-result<added_token> tokenizer_reader::read_added_token(const json_object& entry) const {
-  added_token token;
-  auto content = entry.text("content");
-  if (!content) return content.error();
-  if (!*content) return entry.fail("has no content");
-  token.text = std::move(**content);
-  auto special = entry.flag("special", false);
-  if (!special) return special.error();
-  token.control = *special;
-  const std::pair<std::string_view, bool*> flags[] = {
-      {"single_word", &token.single_word}, {"lstrip", &token.lstrip}, {"rstrip", &token.rstrip}};
-  for (const auto& [name, to] : flags) {
-    auto value = entry.flag(name, false);
-    if (!value) return value.error();
-    *to = *value;
-  }
-  auto normalized = entry.flag("normalized", !token.control);
-  if (!normalized) return normalized.error();
-  token.normalized = *normalized;
-  auto id = entry.count("id", max_vocabulary_tokens - 1);
-  if (!id) return id.error();
-  if (!*id) return entry.fail("has no id");
-  token.id = static_cast<token_id>(**id);
-  return token;
-}
-
 result<void> tokenizer_reader::add_token(added_token token) {
   if (token.text.empty()) return {};
   const auto id = static_cast<std::size_t>(token.id);
   if (const auto known = ids_.find(token.text); known != ids_.end()) {
+    // HF tokenizers warns and takes the model's.
     if (known->second != token.id)
-      return root_.fail(
-          "adds the token '" + token.text.substr(0, 60) + "' as " + std::to_string(token.id) +
-          ", its model has it as " + std::to_string(known->second));
+      v_.remarks.push_back(
+          "added token '" + token.text.substr(0, valid_utf8_prefix(token.text.substr(0, 60))) +
+          "' has the id " + std::to_string(token.id) + ", its model gives it " +
+          std::to_string(known->second) + ", which counts");
+    token.id = known->second;
   } else if (id < v_.tokens.size() && v_.tokens[id] == token.text) {
     return {}; // twice in the list
   } else if (auto ok = place_token(token.text, id); !ok) {
@@ -198,6 +174,10 @@ result<void> tokenizer_reader::read_added_tokens() {
       if (!entry) return entry.error();
       auto token = read_added_token(*entry);
       if (!token) return token.error();
+      auto id = entry->count("id", max_vocabulary_tokens - 1);
+      if (!id) return id.error();
+      if (!*id) return entry->fail("has no id");
+      token->id = static_cast<token_id>(**id);
       list.push_back(std::move(*token));
     }
   }
@@ -256,6 +236,7 @@ result<void> tokenizer_reader::read_special_ids() {
   v_.eos = find(settings_.eos);
   v_.padding = find(settings_.padding);
   v_.unknown = unknown_ ? unknown_ : find(settings_.unknown);
+  v_.named_texts = settings_.named;
   for (const token_id id : settings_.generation_ends)
     if (static_cast<std::size_t>(id) < v_.tokens.size()) v_.generation_ends.push_back(id);
   if (!v_.bos && !around->before.empty()) v_.bos = around->before.front();
@@ -338,10 +319,12 @@ result<void> tokenizer_reader::make_bpe_model() {
     *to = *value;
   }
   // Words of bytes need no spelling where no byte is without a token.
-  const bool bytes = words_.byte_level && !byte_fallback_ && (!unknown_ || spells_every_byte());
-  options.spells_bytes = words_.byte_level && !bytes;
+  auto spelled = normalizers_spell_bytes(root_);
+  if (!spelled) return spelled.error();
+  const bool bytes = words_.byte_level && !*spelled && !byte_fallback_ && (!unknown_ || spells_every_byte());
+  options.spells_bytes = *spelled || (words_.byte_level && !bytes);
   parts_.stages = std::move(words_.stages);
-  if (options.spells_bytes) parts_.stages.push_back(make_byte_spelling());
+  if (words_.byte_level && !bytes) parts_.stages.push_back(make_byte_spelling());
   const bool spaced = !words_.byte_level && !options.ignore_merges && ids_.contains(space_mark_text);
   auto model =
       bytes ? make_byte_bpe(v_, *merges, ids_, options) : make_symbol_bpe(v_, *merges, ids_, options);

@@ -137,6 +137,8 @@ result<std::unique_ptr<const normalizer>> read_normalizer(const json_object& par
   if (type == "StripAccents") return make_strip_accents();
   if (type == "Precompiled") return read_charsmap(part);
   if (type == "Replace") return read_replace(part);
+  if (type == "Nmt") return make_nmt();
+  if (type == "ByteLevel") return make_byte_spelling_normalizer();
   if (type == "Prepend") {
     auto text = read_text(part, "prepend");
     if (!text) return text.error();
@@ -189,6 +191,10 @@ class word_stage_reader {
       auto behavior = read_behavior(part, split_behavior::isolated);
       if (!behavior) return behavior.error();
       return characters(is_delimiting, *behavior);
+    }
+    if (type == "BertPreTokenizer") {
+      if (auto ok = characters(is_white_space, split_behavior::removed); !ok) return ok;
+      return characters(is_delimiting, split_behavior::isolated);
     }
     if (type == "WhitespaceSplit") return characters(is_white_space, split_behavior::removed);
     if (type == "Whitespace") {
@@ -359,6 +365,39 @@ result<decode_step> read_decode_step(const json_object& part, const std::string&
 }
 
 } // namespace
+
+result<added_token> read_added_token(const json_object& entry) {
+  added_token token;
+  auto content = entry.text("content");
+  if (!content) return content.error();
+  if (!*content) return entry.fail("has no content");
+  token.text = std::move(**content);
+  auto special = entry.flag("special", false);
+  if (!special) return special.error();
+  token.control = *special;
+  const std::pair<std::string_view, bool*> flags[] = {
+      {"single_word", &token.single_word}, {"lstrip", &token.lstrip}, {"rstrip", &token.rstrip}};
+  for (const auto& [name, to] : flags) {
+    auto value = entry.flag(name, false);
+    if (!value) return value.error();
+    *to = *value;
+  }
+  auto normalized = entry.flag("normalized", !token.control);
+  if (!normalized) return normalized.error();
+  token.normalized = *normalized;
+  return token;
+}
+
+result<bool> normalizers_spell_bytes(const json_object& root) {
+  auto parts = flatten(root, "normalizer", "normalizers");
+  if (!parts) return parts.error();
+  for (const json_object& part : *parts) {
+    auto type = part.text("type");
+    if (!type) return type.error();
+    if (*type == "ByteLevel") return true;
+  }
+  return false;
+}
 
 result<std::vector<std::unique_ptr<const normalizer>>> read_normalizers(const json_object& root) {
   auto parts = flatten(root, "normalizer", "normalizers");

@@ -5,6 +5,7 @@
 #include "models/json_reader.hpp"
 #include "models/text_stage.hpp"
 #include "models/token_decoder.hpp"
+#include "models/tokenizer_specials.hpp"
 #include "models/vocabulary.hpp"
 
 #include <memory>
@@ -12,10 +13,16 @@
 
 namespace troupe::models {
 
+/// An added token but for its id, which stands inside or outside of `entry`.
+result<added_token> read_added_token(const json_object& entry);
+
 // All of these take the root object. Errors: bad_file naming the place; unsupported naming a type that is not
 // known.
 
 result<std::vector<std::unique_ptr<const normalizer>>> read_normalizers(const json_object& root);
+
+/// Whether a normaliser spells every byte as its character of GPT-2's alphabet.
+result<bool> normalizers_spell_bytes(const json_object& root);
 
 struct json_word_stages {
   std::vector<std::unique_ptr<const word_stage>> stages;

@@ -14,15 +14,19 @@ namespace {
 constexpr std::size_t growth_factor = 64;
 constexpr std::size_t growth_floor = 64u << 10;
 
-/// Applies `steps` in order; the result is a view of `text` or of one of `s.texts`.
+/// Applies `steps` in order; the result is a view of `text` or of one of `s.texts`. `spans` of the text go
+/// along.
 result<std::string_view> rewrite(
     const std::vector<std::unique_ptr<const normalizer>>& steps, std::string_view text, text_place& place,
-    stage_scratch& s) {
+    stage_scratch& s, std::vector<text_span>& spans) {
   std::string out;
+  s.traces = !spans.empty();
   for (const auto& step : steps) {
+    s.edits.clear();
     auto changed = step->apply(text, place, s, out);
     if (!changed) return changed.error();
     if (!*changed) continue;
+    follow_edits(s.edits, spans);
     if (auto ok = s.within_bound(out); !ok) return ok.error();
     text = s.texts.emplace_back(std::move(out));
     out.clear();
@@ -74,6 +78,7 @@ struct pipeline::encoding {
   stage_scratch stages;
   subword_scratch scratch;
   word_list list;
+  std::vector<text_span> untrusted; ///< of the text that is normalised
 
   encoding(const pipeline& t, std::size_t text_bytes, const encode_options& o) :
       self(t), options(o), cache(text_bytes) {
@@ -134,25 +139,32 @@ struct pipeline::encoding {
     }
   }
 
-  /// Well-formed text between the added tokens that are matched as they stand.
-  result<void> well_formed(std::string_view text, text_place place, bool trusted) {
-    auto rewritten = rewrite(self.normalizers_, text, place, stages);
+  /// Well-formed text between the added tokens that are matched as they stand; it begins at `offset` of the
+  /// whole.
+  result<void> well_formed(std::string_view text, std::size_t offset, text_place place) {
+    find_untrusted(offset, offset + text.size());
+    auto rewritten = rewrite(self.normalizers_, text, place, stages, untrusted);
     if (!rewritten) return rewritten.error();
     if (rewritten->empty()) return {};
     if (self.normalized_.empty()) return words(*rewritten, place);
-    // Where a user's bytes end up is not known any more: one of them hides every control token.
     encode_options how;
-    how.parse_special = options.parse_special && trusted;
+    how.parse_special = options.parse_special;
+    how.untrusted = untrusted;
     return between(self.normalized_, *rewritten, how, [&](std::string_view part, std::size_t at) {
       return words(part, at == 0 ? place : text_place{false, 0, false});
     });
   }
 
-  bool is_trusted(std::size_t begin, std::size_t end) const noexcept {
-    const auto next = std::upper_bound(
+  /// Sets `untrusted` to the user's bytes in [begin, end), counted from `begin`. Only what is matched behind
+  /// the normalisers asks for them.
+  void find_untrusted(std::size_t begin, std::size_t end) {
+    untrusted.clear();
+    if (self.normalized_.empty()) return;
+    auto next = std::upper_bound(
         options.untrusted.begin(), options.untrusted.end(), begin,
         [](std::size_t at, const text_span& span) { return at < span.end; });
-    return next == options.untrusted.end() || next->begin >= end;
+    for (; next != options.untrusted.end() && next->begin < end; ++next)
+      untrusted.push_back({std::max(next->begin, begin) - begin, std::min(next->end, end) - begin});
   }
 
   /// Any bytes between the added tokens that are matched as they stand.
@@ -161,8 +173,7 @@ struct pipeline::encoding {
     while (!text.empty()) {
       const std::size_t valid = valid_utf8_prefix(text);
       if (valid > 0) {
-        if (auto ok = well_formed(text.substr(0, valid), place, is_trusted(offset, offset + valid)); !ok)
-          return ok;
+        if (auto ok = well_formed(text.substr(0, valid), offset, place); !ok) return ok;
       }
       std::size_t bad = valid;
       while (bad < text.size()) {
@@ -206,7 +217,9 @@ result<std::vector<token_id>> pipeline::encode(std::string_view text, const enco
 } // namespace
 
 result<std::unique_ptr<const tokenizer>> make_pipeline(pipeline_parts parts) {
+  guard_turn_marks(parts.added, parts.words);
   std::vector<added_token> raw, normalized;
+  std::vector<text_span> no_spans;
   stage_scratch s;
   s.longest = max_token_bytes * growth_factor;
   for (const added_token& token : parts.added) {
@@ -215,7 +228,7 @@ result<std::unique_ptr<const tokenizer>> make_pipeline(pipeline_parts parts) {
       continue;
     }
     text_place place;
-    auto text = rewrite(parts.normalizers, token.text, place, s);
+    auto text = rewrite(parts.normalizers, token.text, place, s, no_spans);
     if (!text) return error{errc::bad_file, "tokenizer: added token: " + text.error().message, {}, 0};
     normalized.push_back(token);
     normalized.back().text = *text;

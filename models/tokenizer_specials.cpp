@@ -50,10 +50,30 @@ std::vector<added_token> added_tokens_of(const vocabulary& v) {
       token.text = v.tokens[i];
       token.id = static_cast<token_id>(i);
       token.control = control;
+      // llama.cpp, src/llama-vocab.cpp, has these as the ones that Phi-3's tokenizer.json does not strip.
+      token.rstrip = v.strips_behind_added && token.text != "<unk>" && token.text != "<s>" &&
+                     token.text != "<|endoftext|>";
       added.push_back(std::move(token));
     }
   }
   return added;
+}
+
+void guard_turn_marks(std::vector<added_token>& added, vocabulary& v) {
+  const std::vector<token_id> ends = end_of_generation_ids(v);
+  std::size_t count = 0;
+  std::string first;
+  for (added_token& token : added) {
+    if (token.control || (!marks_turns(token.text) &&
+                          !std::binary_search(ends.begin(), ends.end(), token.id) && token.id != v.bos))
+      continue;
+    token.control = true;
+    if (count++ == 0) first = token.text;
+  }
+  if (count > 0)
+    v.remarks.push_back(
+        std::to_string(count) + " tokens that mark turns are not typed as special, the first '" + first +
+        "': text that spells them is text unless special tokens are asked for");
 }
 
 special_matcher::special_matcher(const std::vector<added_token>& tokens) {
@@ -143,7 +163,8 @@ special_matcher::next(std::string_view text, const encode_options& options, curs
     c.at = found.end;
     const flags& f = flags_[static_cast<std::size_t>(found.token)];
     if (f.single_word && !stands_alone(text, found.begin, found.end)) continue;
-    // White space that another token took along is gone. (HF tokenizers gives such bytes out twice, or fails.)
+    // White space that another token took along is gone. (HF tokenizers gives such bytes out twice, or
+    // fails.)
     if (found.end <= c.taken) continue;
     match m{found.begin, found.end, f.id};
     if (f.lstrip) m.begin = std::max(spaces_begin(text, m.begin, std::min(c.taken, m.begin)), c.taken);

@@ -28,6 +28,11 @@ struct added_token {
 /// The added tokens that are matched whole in a GGUF vocabulary: control, unknown and user-defined ones.
 std::vector<added_token> added_tokens_of(const vocabulary& v);
 
+/// Makes those of `added` control tokens that mark roles or the ends of turns, by their text or by being one
+/// of the ids after which generation ends: a user's text that spells one must stay text. Their types in `v`
+/// stay; it gets a remark.
+void guard_turn_marks(std::vector<added_token>& added, vocabulary& v);
+
 /// A trie over the texts of added tokens. Thread: any after construction.
 /// Time of a search: O(text bytes x longest added token).
 class special_matcher {

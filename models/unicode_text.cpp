@@ -105,7 +105,28 @@ class normalizing {
       append_utf8(out, static_cast<char32_t>(codes_[static_cast<std::size_t>(i)]));
   }
 
+  /// The end of the part of `piece` that begins at `at` and is normalised the same with or without its
+  /// neighbours: before a character that neither composes with the one before it nor is reordered.
+  std::size_t part_end(std::string_view piece, std::size_t at) {
+    for (at += decode_utf8(piece, at).length; at < piece.size();) {
+      const utf8_step step = decode_utf8(piece, at);
+      if (begins_anew(step.code)) return at;
+      at += step.length;
+    }
+    return piece.size();
+  }
+
  private:
+  bool begins_anew(char32_t code) {
+    codes_.clear();
+    decompose(code);
+    const auto first = static_cast<char32_t>(codes_.front());
+    const auto category = category_of(first);
+    const bool mark = category >= UTF8PROC_CATEGORY_MN && category <= UTF8PROC_CATEGORY_ME;
+    // Vowels and final consonants of Hangul compose with what is before them without being marks.
+    return !mark && !(first >= 0x1160 && first <= 0x11FF);
+  }
+
   bool settled(std::string_view piece) const noexcept {
     for (std::size_t at = 0; at < piece.size();) {
       const utf8_step step = decode_utf8(piece, at);
@@ -157,6 +178,19 @@ class normalizing {
   std::vector<utf8proc_int32_t> codes_;
 };
 
+/// Normalises `piece`, which stands at `from`, part by part.
+void normalize_traced(
+    normalizing& pieces, std::string_view piece, std::size_t from, std::string& out, text_edits& edits) {
+  for (std::size_t at = 0; at < piece.size();) {
+    const std::size_t end = pieces.part_end(piece, at), begin = out.size();
+    const std::string_view part = piece.substr(at, end - at);
+    pieces.run(part, out);
+    if (std::string_view(out).substr(begin) != part)
+      edits.push_back({{from + at, from + end}, {begin, out.size()}});
+    at = end;
+  }
+}
+
 } // namespace
 
 bool is_white_space(char32_t code) noexcept {
@@ -190,7 +224,7 @@ void append_lower(std::string& out, char32_t code) {
   }
 }
 
-bool normalize(std::string_view text, normal_form form, std::string& out) {
+bool normalize(std::string_view text, normal_form form, std::string& out, text_edits* edits) {
   out.clear();
   normalizing pieces(form);
   for (std::size_t at = 0; at < text.size();) {
@@ -200,7 +234,11 @@ bool normalize(std::string_view text, normal_form form, std::string& out) {
     const std::size_t begin = end == text.size() || end == at ? end : end - 1;
     out += text.substr(at, begin - at);
     while (end < text.size() && !is_ascii(text[end])) ++end;
-    if (end > begin) pieces.run(text.substr(begin, end - begin), out);
+    const std::string_view piece = text.substr(begin, end - begin);
+    if (edits)
+      normalize_traced(pieces, piece, begin, out, *edits);
+    else if (!piece.empty())
+      pieces.run(piece, out);
     at = end;
   }
   return out != text;

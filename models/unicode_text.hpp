@@ -2,6 +2,8 @@
 // Character classes, normal forms and cases, as tokenizers use them.
 #pragma once
 
+#include "models/text_edits.hpp"
+
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -25,8 +27,9 @@ enum class normal_form : std::uint8_t { nfc, nfd, nfkc, nfkd };
 
 /// Sets `out` to the normal form (UAX 15) of well-formed `text` and returns true, or returns
 /// false where they are equal. Characters whose decomposition came after Unicode 9 are left, as HF tokenizers
-/// does. Time: O(n log n) in the longest run of combining marks, linear otherwise.
-bool normalize(std::string_view text, normal_form form, std::string& out);
+/// does. Adds to `edits` what has changed, as finely as characters are independent of each other. Time:
+/// O(n log n) in the longest run of combining marks, linear otherwise.
+bool normalize(std::string_view text, normal_form form, std::string& out, text_edits* edits = nullptr);
 
 /// The end of the extended grapheme cluster (UAX 29) that begins at `at` in well-formed `text`.
 std::size_t grapheme_end(std::string_view text, std::size_t at) noexcept;

@@ -68,11 +68,16 @@ class piece_trie {
   std::vector<node> nodes_;
 };
 
+bool is_single_character(std::string_view text) noexcept {
+  return !text.empty() && decode_utf8(text, 0).length == text.size();
+}
+
 std::vector<piece_trie::entry> sorted_pieces(const vocabulary& v, const std::vector<bool>& in_model) {
   std::vector<piece_trie::entry> pieces;
   for (std::size_t i = 0; i < v.tokens.size(); ++i)
-    // Text that spells a control token is text.
-    if (in_model[i] && !v.tokens[i].empty() && v.types[i] != token_type::control)
+    // Text that spells a control token is text; a single character has no other spelling.
+    if (in_model[i] && !v.tokens[i].empty() &&
+        (v.types[i] != token_type::control || is_single_character(v.tokens[i])))
       pieces.push_back({v.tokens[i], static_cast<token_id>(i)});
   std::stable_sort(
       pieces.begin(), pieces.end(), [](const auto& a, const auto& b) { return a.text < b.text; });
@@ -188,7 +193,9 @@ result<std::unique_ptr<const subword_model>> make_unigram(
   if (pieces.empty()) return error{errc::bad_file, "tokenizer: a Unigram model without pieces", {}, 0};
   double least = std::numeric_limits<double>::infinity();
   for (std::size_t i = 0; i < scores.size(); ++i)
-    if (in_model[i]) least = std::min(least, scores[i]);
+    if (in_model[i] && (!options.normal_least || v.types[i] == token_type::normal))
+      least = std::min(least, scores[i]);
+  if (least == std::numeric_limits<double>::infinity()) least = 0;
   return std::unique_ptr<const subword_model>(std::make_unique<unigram>(pieces, v, scores, least, options));
 }
 

@@ -131,16 +131,28 @@ result<void> check_rows(const vocabulary& v, std::span<const token_id> ids, std:
 }
 
 std::vector<token_id> end_of_generation_ids(const vocabulary& v) {
-  // Turn ends that files often leave out of eos/eot.
-  static constexpr std::array<std::string_view, 9> turn_ends{
-      "<|im_end|>", "<|endoftext|>", "<|eot_id|>",           "<|end|>", "<end_of_turn>", "<|end_of_text|>",
-      "<|eom_id|>", "<|return|>",    "<｜end▁of▁sentence｜>"};
+  // Turn ends that files often leave out of eos/eot. (llama.cpp, src/llama-vocab.cpp)
+  static constexpr std::array<std::string_view, 15> turn_ends{
+      "<|im_end|>",    "<|endoftext|>",         "<|eot_id|>", "<|end|>",
+      "<end_of_turn>", "<|end_of_text|>",       "<|eom_id|>", "<|return|>",
+      "<|call|>",      "<｜end▁of▁sentence｜>", "<EOT>",      "_<EOT>",
+      "[EOT]",         "<end_of_utterance>",    "<turn|>"};
   std::vector<token_id> ids = v.generation_ends;
   for (const auto& id : {v.eos, v.eot, v.eom}) {
     if (id) ids.push_back(*id);
   }
+  const auto is_added = [&](std::size_t i) {
+    return v.types[i] == token_type::control || v.types[i] == token_type::user_defined;
+  };
+  const auto has = [&](std::string_view text) {
+    for (std::size_t i = 0; i < v.tokens.size() && i < v.types.size(); ++i)
+      if (is_added(i) && v.tokens[i] == text) return true;
+    return false;
+  };
+  // Harmony's <|end|> ends a message, behind which the model writes the next one.
+  const bool harmony = has("<|return|>") && has("<|call|>");
   for (std::size_t i = 0; i < v.tokens.size() && i < v.types.size(); ++i) {
-    if (v.types[i] == token_type::control &&
+    if (is_added(i) && !(harmony && v.tokens[i] == "<|end|>") &&
         std::find(turn_ends.begin(), turn_ends.end(), v.tokens[i]) != turn_ends.end()) {
       ids.push_back(static_cast<token_id>(i));
     }
@@ -148,6 +160,38 @@ std::vector<token_id> end_of_generation_ids(const vocabulary& v) {
   std::sort(ids.begin(), ids.end());
   ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
   return ids;
+}
+
+bool marks_turns(std::string_view text) noexcept {
+  constexpr std::string_view wide_begin = "<\uFF5C", wide_end = "\uFF5C>"; // DeepSeek's
+  const auto encloses = [&](std::string_view begin, std::string_view end) {
+    return text.size() > begin.size() + end.size() && text.starts_with(begin) && text.ends_with(end);
+  };
+  // Gemma 4 has bars at one side only.
+  if (encloses("<|", ">") || encloses("<", "|>") || encloses(wide_begin, wide_end)) return true;
+  static constexpr std::array<std::string_view, 21> others{
+      "<start_of_turn>",
+      "<end_of_turn>",
+      "<end_of_utterance>",
+      "[INST]",
+      "[/INST]",
+      "<<SYS>>",
+      "<</SYS>>",
+      "[SYSTEM_PROMPT]",
+      "[/SYSTEM_PROMPT]",
+      "[AVAILABLE_TOOLS]",
+      "[/AVAILABLE_TOOLS]",
+      "[TOOL_CALLS]",
+      "[TOOL_RESULTS]",
+      "[/TOOL_RESULTS]",
+      "<EOT>",
+      "_<EOT>",
+      "[EOT]",
+      "[EOS]",
+      "[BOS]",
+      "[e~[",
+      "]~b]"};
+  return std::find(others.begin(), others.end(), text) != others.end();
 }
 
 } // namespace troupe::models

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace troupe::models {
@@ -39,7 +40,13 @@ struct vocabulary {
   bool add_space_prefix = false;         ///< SentencePiece only
   bool remove_extra_whitespaces = false; ///< Unigram only: at the ends, and of every run all but one
   std::string charsmap;                  ///< Unigram only: SentencePiece's compiled character map, or empty
+  /// Added tokens take the white space behind them along, but for <unk>, <s> and <|endoftext|>: Phi-3, whose
+  /// GGUF files do not say so.
+  bool strips_behind_added = false;
   std::vector<token_id> generation_ends; ///< further ids that end generation, as the file lists them
+  /// Texts of further special tokens that templates may name ("unk_token", "sep_token", ...), by that name.
+  std::vector<std::pair<std::string, std::string>> named_texts;
+  std::vector<std::string> remarks; ///< one line each: what a user of the file should know or do
 };
 
 inline constexpr std::size_t max_vocabulary_tokens = std::size_t{1} << 22;
@@ -57,8 +64,12 @@ std::string tokens_without_row(const vocabulary& v, std::uint32_t rows);
 /// Errors: bad_request naming the first of `ids` that has no row in the embedding, and its token.
 result<void> check_rows(const vocabulary& v, std::span<const token_id> ids, std::uint32_t rows);
 
-/// Ids after which generation ends: eos, eot, eom and control tokens whose text is one of the well-known turn
+/// Ids after which generation ends: eos, eot, eom and added tokens whose text is one of the well-known turn
 /// ends. Sorted, without duplicates.
 std::vector<token_id> end_of_generation_ids(const vocabulary& v);
+
+/// Whether `text` has the form of a token by which chat templates mark roles and the ends of turns: "<|...|>"
+/// and its kin, "[INST]", "<end_of_turn>", ... Files often type such tokens as user-defined.
+bool marks_turns(std::string_view text) noexcept;
 
 } // namespace troupe::models

@@ -3,6 +3,7 @@
 #include "models/vocabulary_gguf.hpp"
 
 #include "models/gguf_file.hpp"
+#include "models/pretokenizer.hpp"
 
 #include <array>
 #include <limits>
@@ -31,6 +32,11 @@ result<void> read_ids(const gguf_file& file, vocabulary& v) {
     }
     *id = static_cast<token_id>(**value);
   }
+  const auto name = [&](const char* called, const std::optional<token_id>& id) {
+    if (id) v.named_texts.emplace_back(called, v.tokens[static_cast<std::size_t>(*id)]);
+  };
+  name("unk_token", v.unknown);
+  name("pad_token", v.padding);
   return {};
 }
 
@@ -49,10 +55,10 @@ result<void> read_types(const gguf_file& file, vocabulary& v) {
     return {};
   }
   for (const std::int32_t type : **types) {
-    if (type < static_cast<int>(token_type::normal) || type > static_cast<int>(token_type::byte)) {
-      return file.fail("tokenizer.ggml.token_type holds " + std::to_string(type) + ", known are 1..6");
-    }
-    v.types.push_back(static_cast<token_type>(type));
+    if (type < 0 || type > static_cast<int>(token_type::byte))
+      return file.fail("tokenizer.ggml.token_type holds " + std::to_string(type) + ", known are 0..6");
+    // 0 is "undefined"; such tokens take part in merges like any other.
+    v.types.push_back(type == 0 ? token_type::normal : static_cast<token_type>(type));
   }
   return {};
 }
@@ -70,6 +76,35 @@ result<void> read_charsmap(const gguf_file& file, std::string& map) {
   return {};
 }
 
+/// By name, since files of that model say nothing of it (llama.cpp, src/llama-vocab.cpp, does the same).
+result<bool> is_phi3(const gguf_file& file) {
+  auto architecture = file.find<std::string_view>("general.architecture");
+  auto name = file.find<std::string_view>("general.name");
+  if (!architecture) return architecture.error();
+  if (!name) return name.error();
+  std::string lower((*name).value_or(""));
+  for (char& c : lower)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return (*architecture).value_or("") == "phi3" || lower.find("phi-3") != std::string::npos ||
+         lower.find("phi3") != std::string::npos;
+}
+
+/// What the file leaves open and the algorithm decides.
+struct text_defaults {
+  bool add_bos = false, add_eos = false, add_space_prefix = false;
+};
+
+text_defaults defaults_of(const vocabulary& v) {
+  text_defaults d;
+  if (v.model == "llama") d = {true, false, true};
+  if (v.model == "t5") d = {false, true, true};
+  if (v.model == "gpt2") d.add_bos = pretokenizer::adds_bos(v.pre);
+  if (v.model == "gemma4" || v.pre == "gemma4" || v.pre == "granite-embed-multi-311m") d.add_bos = true;
+  d.add_bos = d.add_bos && v.bos.has_value();
+  d.add_eos = d.add_eos && v.eos.has_value();
+  return d;
+}
+
 } // namespace
 
 result<vocabulary> read_vocabulary(const gguf_file& file) {
@@ -80,28 +115,39 @@ result<vocabulary> read_vocabulary(const gguf_file& file) {
   auto pre = file.find<std::string_view>("tokenizer.ggml.pre");
   if (!pre) return pre.error();
   v.pre = pre->value_or("default");
+  if (v.model == "gpt2" && !*pre)
+    v.remarks.push_back(
+        "tokenizer.ggml.pre is missing: text is cut into words as 'default' does, which few models were "
+        "trained with, so that answers may be worse; convert the model again or set the key");
 
   auto tokens = file.get_array<std::string_view>("tokenizer.ggml.tokens");
   if (!tokens) return tokens.error();
   v.tokens.assign(tokens->begin(), tokens->end());
   auto merges = file.find_array<std::string_view>("tokenizer.ggml.merges");
   if (!merges) return merges.error();
-  if (*merges) v.merges.assign((*merges)->begin(), (*merges)->end());
+  if (*merges)
+    v.merges.assign((*merges)->begin(), (*merges)->end());
+  else if (v.model == "gpt2" || v.model == "gemma4")
+    return file.fail("tokenizer.ggml.merges is missing, model '" + v.model + "' needs it");
   auto scores = file.find_array<float>("tokenizer.ggml.scores");
   if (!scores) return scores.error();
   if (*scores) v.scores = std::move(**scores);
 
   if (auto ok = read_types(file, v); !ok) return ok.error();
   if (auto ok = read_ids(file, v); !ok) return ok.error();
-  const bool sentencepiece = v.model == "llama" || v.model == "t5";
-  // Converters leave add_bos_token out for the Llama 3 family, which wants it.
-  const bool llama3_words = v.pre == "llama-bpe" || v.pre == "llama3" || v.pre == "llama-v3";
-  const bool bos_default = v.bos.has_value() && (v.model == "llama" || llama3_words || v.pre == "tekken");
-  if (auto ok = read_flag(file, "tokenizer.ggml.add_bos_token", bos_default, v.add_bos); !ok)
+  const text_defaults absent = defaults_of(v);
+  if (auto ok = read_flag(file, "tokenizer.ggml.add_bos_token", absent.add_bos, v.add_bos); !ok)
     return ok.error();
-  if (auto ok = read_flag(file, "tokenizer.ggml.add_eos_token", false, v.add_eos); !ok) return ok.error();
-  if (auto ok = read_flag(file, "tokenizer.ggml.add_space_prefix", sentencepiece, v.add_space_prefix); !ok) {
+  if (auto ok = read_flag(file, "tokenizer.ggml.add_eos_token", absent.add_eos, v.add_eos); !ok)
     return ok.error();
+  if (auto ok =
+          read_flag(file, "tokenizer.ggml.add_space_prefix", absent.add_space_prefix, v.add_space_prefix);
+      !ok)
+    return ok.error();
+  if (v.model == "llama") {
+    auto phi3 = is_phi3(file);
+    if (!phi3) return phi3.error();
+    v.strips_behind_added = *phi3;
   }
   if (auto ok = read_flag(file, "tokenizer.ggml.remove_extra_whitespaces", false, v.remove_extra_whitespaces);
       !ok) {

@@ -63,6 +63,7 @@ struct llama_file {
     std::string encoded;
     for (const auto& token : tokens) encoded += raw_string(token);
     file.array("tokenizer.ggml.tokens", 8, tokens.size(), encoded);
+    file.array("tokenizer.ggml.merges", 8, 0, "");
   }
 
   void add_tensor(gguf_builder& file, const std::string& name, const std::vector<std::uint64_t>& ne) const {

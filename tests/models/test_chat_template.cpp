@@ -129,6 +129,31 @@ BOOST_AUTO_TEST_CASE(no_template_changes_the_list_of_messages) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(a_template_has_the_names_that_transformers_gives_it) {
+  vocabulary v = models::test::tiny_bpe();
+  v.named_texts = {{"unk_token", "<unk>"}, {"pad_token", "<pad>"}};
+  const auto t = compile("{{ tools is none }} {{ documents is none }} {{ bos_token }}{{ eos_token }}{{ "
+                         "unk_token }}{{ pad_token }}"
+                         "{{ sep_token is defined }}");
+  jinja::heap values;
+  chat_context context;
+  context.messages = jinja::value::of(values.make_list());
+  set_names(context, v, values);
+  const auto out = t.render(context);
+  if (!out) BOOST_FAIL(out.error().message);
+  BOOST_TEST(out->text == "True True <|start|><|end|><unk><pad>False");
+  BOOST_TEST(out->untrusted.empty());
+  // What is there already stays.
+  chat_context given;
+  given.messages = context.messages;
+  given.tools = jinja::value::of(values.make_list());
+  jinja::dict_object* extra = values.make_dict();
+  extra->set(jinja::value::of(values.make_text("unk_token")), jinja::value::of(values.make_text("mine")));
+  given.extra = jinja::value::of(extra);
+  set_names(given, v, values);
+  BOOST_TEST(t.render(given)->text == "False True <|start|><|end|>mine<pad>False");
+}
+
 BOOST_AUTO_TEST_CASE(a_user_cannot_write_control_tokens) {
   auto tokens = make_tokenizer(models::test::tiny_bpe());
   BOOST_REQUIRE(tokens.has_value());

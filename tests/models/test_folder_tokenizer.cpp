@@ -49,13 +49,16 @@ BOOST_AUTO_TEST_CASE(special_tokens_come_from_the_files_beside) {
       .file(
           "tokenizer_config.json",
           R"({"bos_token": {"content": "<s>"}, "eos_token": "</s>", "add_bos_token": true,
-        "pad_token": null, "added_tokens_decoder": {"7": {"content": "<x>", "special": false}}})")
+        "pad_token": null, "unk_token": {"content": "<u>"}, "sep_token": "<sep>", "added_tokens_decoder": {"7": {"content": "<x>", "special": false}}})")
       .file("generation_config.json", R"({"eos_token_id": [2, 0]})");
   const auto text = make_tokenizer_from_folder(f.path());
   if (!text) BOOST_FAIL(text.error().message);
   const tokenizer& t = *text->tokenizer;
   const vocabulary& v = t.vocab();
   BOOST_TEST(*v.bos == 1);
+  BOOST_REQUIRE(v.named_texts.size() == 2u);
+  BOOST_TEST((v.named_texts[0] == std::pair<std::string, std::string>("unk_token", "<u>")));
+  BOOST_TEST((v.named_texts[1] == std::pair<std::string, std::string>("sep_token", "<sep>")));
   BOOST_TEST(*v.eos == 2);
   BOOST_TEST(v.add_bos);
   BOOST_TEST(!v.padding.has_value());

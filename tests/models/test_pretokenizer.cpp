@@ -56,7 +56,15 @@ BOOST_AUTO_TEST_CASE(names_of_one_family_cut_alike) {
         {"command-r", "smollm"},
         {"mpt", "gpt-2"},
         {"olmo", "gpt-2"},
-        {"phi-2", "gpt-2"}}) {
+        {"phi-2", "gpt-2"},
+        {"roberta-bpe", "gpt-2"},
+        {"jina-v2-code", "gpt-2"},
+        {"jina-v5-nano", "llama-bpe"},
+        {"f2llmv2", "qwen2"},
+        {"talkie", "gpt-4o"},
+        {"glm5", "llama-bpe"},
+        {"hy_v4", "deepseek-v3"},
+        {"granite-embed-multi-97m", "gpt-4o"}}) {
     BOOST_TEST(cut(name, text) == cut(like, text), boost::test_tools::per_element());
   }
 }

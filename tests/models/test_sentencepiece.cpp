@@ -7,6 +7,7 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <algorithm>
 #include <random>
 
 using namespace troupe;
@@ -150,6 +151,42 @@ BOOST_AUTO_TEST_CASE(a_space_stands_behind_every_added_token_too) {
   const token_id tool = id_of(*t, "<tool>"), space_a = id_of(*t, "\u2581a");
   check_ids(encode(*t, "a<tool>a<tool>"), {space_a, tool, space_a, tool});
   check_ids(encode(*t, "<s>a", {.parse_special = true}), {bos, space_a});
+}
+
+BOOST_AUTO_TEST_CASE(phi_3s_added_tokens_take_the_white_space_behind_them_along) {
+  const auto with = [](bool strips) {
+    vocabulary v = spm({{"\u2581", -9}, {"H", -10}, {"i", -11}, {"Hi", -3}, {"\u2581Hi", -2}, {"\n", -12}});
+    for (const std::string_view text : {"<|user|>", "<|end|>", "<|assistant|>", "<|endoftext|>"}) {
+      v.tokens.emplace_back(text);
+      v.types.push_back(token_type::control);
+      v.scores.push_back(0);
+    }
+    v.strips_behind_added = strips;
+    return make(std::move(v));
+  };
+  const auto t = with(true), other = with(false);
+  const token_id user = id_of(*t, "<|user|>"), hi = id_of(*t, "\u2581Hi"), end = id_of(*t, "<|end|>"),
+                 assistant = id_of(*t, "<|assistant|>"), text_end = id_of(*t, "<|endoftext|>"),
+                 space = id_of(*t, "\u2581"), line = id_of(*t, "\n");
+  const encode_options special{.parse_special = true};
+  check_ids(encode(*t, "<|user|>\nHi<|end|>\n<|assistant|>\n", special), {user, hi, end, assistant});
+  check_ids(encode(*t, "<s>\n", special), {bos, space, line});
+  check_ids(encode(*t, "<|endoftext|>\n", special), {text_end, space, line});
+  check_ids(encode(*t, "</s> \n\tHi", special), {eos, hi});
+  check_ids(
+      encode(*other, "<|user|>\nHi<|end|>\n", special),
+      {user, space, line, id_of(*t, "Hi"), end, space, line});
+}
+
+BOOST_AUTO_TEST_CASE(a_single_character_keeps_its_id_whatever_its_type) {
+  for (const token_type type : {token_type::control, token_type::unused, token_type::unknown}) {
+    vocabulary v = spm(letters());
+    const auto a =
+        static_cast<std::size_t>(std::find(v.tokens.begin(), v.tokens.end(), "c") - v.tokens.begin());
+    v.types[a] = type;
+    const auto t = make(std::move(v));
+    check_ids(encode(*t, "c"), {id_of(*t, "\u2581"), static_cast<token_id>(a)});
+  }
 }
 
 BOOST_AUTO_TEST_CASE(text_that_spells_a_control_or_byte_token_stays_text) {

@@ -106,6 +106,28 @@ BOOST_AUTO_TEST_CASE(every_byte_string_round_trips) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(every_byte_round_trips_when_any_one_of_them_is_a_special_token_too) {
+  std::string all;
+  for (int b = 0; b < 256; ++b) all += static_cast<char>(b);
+  for (const token_type type :
+       {token_type::control, token_type::user_defined, token_type::unknown, token_type::unused}) {
+    for (int b = 0; b < 256; ++b) {
+      vocabulary v = tiny_bpe();
+      v.types[static_cast<std::size_t>(b)] = type;
+      const auto t = make(std::move(v));
+      const std::string byte(1, static_cast<char>(b));
+      BOOST_TEST_CONTEXT("byte " << b << " of type " << static_cast<int>(type)) {
+        check_ids(encode(*t, byte), {b});
+        for (const bool special : {false, true}) {
+          std::string back;
+          for (const token_id id : encode(*t, all, {.parse_special = special})) back += t->bytes_of(id);
+          BOOST_TEST(back == all);
+        }
+      }
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(ill_formed_bytes_are_words_of_their_own) {
   const auto t = make(tiny_bpe());
   check_ids(encode(*t, "he\xFFllo"), {256, 0xFF, 257, 'o'});
@@ -163,7 +185,7 @@ BOOST_AUTO_TEST_CASE(bos_and_eos_are_added_once) {
 
 BOOST_AUTO_TEST_CASE(a_byte_without_a_token_is_left_out_before_merging) {
   vocabulary v = tiny_bpe();
-  v.types[0x01] = token_type::unused;
+  v.tokens[0x01] = "<one>";
   const auto t = make(std::move(v));
   check_ids(encode(*t, "!\x01!"), {'!', '!'});
   check_ids(encode(*t, "\x01"), {});
@@ -203,8 +225,39 @@ BOOST_AUTO_TEST_CASE(end_of_generation_ids_hold_eos_and_the_known_turn_ends) {
   v.tokens.push_back("<|eot_id|>");
   v.types.push_back(token_type::control);
   v.tokens.push_back("<|im_end|>");
-  v.types.push_back(token_type::normal); // the same text, but no control token
+  v.types.push_back(token_type::normal); // the same text, but no added token
   check_ids(end_of_generation_ids(v), {274, 278});
+  for (const std::string_view text : {"_<EOT>", "[EOT]", "<end_of_utterance>"}) {
+    v.tokens.emplace_back(text);
+    v.types.push_back(token_type::user_defined);
+  }
+  check_ids(end_of_generation_ids(v), {274, 278, 280, 281, 282});
+}
+
+BOOST_AUTO_TEST_CASE(the_end_of_a_harmony_message_ends_no_generation) {
+  vocabulary v = tiny_bpe();
+  v.eos.reset();
+  check_ids(end_of_generation_ids(v), {274});
+  for (const std::string_view text : {"<|return|>", "<|call|>"}) {
+    v.tokens.emplace_back(text);
+    v.types.push_back(token_type::control);
+  }
+  check_ids(end_of_generation_ids(v), {278, 279});
+}
+
+BOOST_AUTO_TEST_CASE(qwens_words_are_composed_first_as_its_tokenizer_json_says) {
+  for (const auto& [family, composes] :
+       {std::pair("qwen2", true),
+        {"qwen35", true},
+        {"command-r", true},
+        {"llama-bpe", false},
+        {"gpt-2", false}}) {
+    vocabulary v = tiny_bpe();
+    v.pre = family;
+    const auto t = make(std::move(v));
+    BOOST_TEST_CONTEXT(family)
+    check_ids(encode(*t, "e\u0301"), composes ? ids_t{268} : ids_t{'e', 0xCC, 0x81});
+  }
 }
 
 BOOST_AUTO_TEST_CASE(bad_vocabularies_are_refused_with_the_place) {
@@ -237,8 +290,10 @@ BOOST_AUTO_TEST_CASE(bad_vocabularies_are_refused_with_the_place) {
 
 BOOST_AUTO_TEST_CASE(a_long_run_of_anything_is_encoded_in_near_linear_time) {
   for (const std::string_view family :
-       {"gpt-2", "smollm", "llama-bpe", "qwen2", "deepseek-llm", "default", "gpt-4o", "tekken", "deepseek-v3",
-        "deepseek-coder", "falcon", "qwen35", "bloom", "bailingmoe", "seed-coder"}) {
+       {"gpt-2",  "smollm",     "llama-bpe",   "qwen2",          "deepseek-llm", "default",
+        "gpt-4o", "tekken",     "deepseek-v3", "deepseek-coder", "falcon",       "qwen35",
+        "bloom",  "bailingmoe", "seed-coder",  "exaone-moe",     "jais-2",       "kimi-k2",
+        "youtu",  "chameleon",  "spark2_5",    "minicpm5"}) {
     vocabulary v = tiny_bpe();
     v.pre = family;
     const auto t = make(std::move(v));
