@@ -19,10 +19,11 @@ namespace {
 class no_text final : public token_text {
  public:
   piece push(std::int32_t, bool) override { return {}; }
-  std::string flush() override { return {}; }
-  std::string echo(std::span<const std::int32_t>, bool) override { return {}; }
-  bool shows(std::int32_t) const override { return true; }
-  std::string_view bytes_of(std::int32_t) const override { return {}; }
+  piece flush() override { return {}; }
+  token_name name_of(std::int32_t) const override { return {}; }
+  std::string echo(std::span<const std::int32_t>) override { return {}; }
+  std::string echo_next(std::int32_t, bool) override { return {}; }
+  token_name echo_name_of(std::int32_t) const override { return {}; }
 };
 
 /// In the scheduler's place.

@@ -32,11 +32,8 @@ spm(const std::vector<std::pair<std::string, float>>& pieces, std::string model 
   add("<unk>", token_type::unknown, 0);
   add("<s>", token_type::control, 0);
   add("</s>", token_type::control, 0);
-  constexpr std::string_view digits = "0123456789ABCDEF";
-  for (unsigned b = 0; b < 256; ++b) {
-    const std::string text = std::string("<0x") + digits[b >> 4] + digits[b & 15] + '>';
-    add(bytes ? text : "", bytes ? token_type::byte : token_type::unused, 0);
-  }
+  for (unsigned b = 0; b < 256; ++b)
+    add(bytes ? byte_token_text(b) : "", bytes ? token_type::byte : token_type::unused, 0);
   for (const auto& [text, score] : pieces) add(text, token_type::normal, score);
   v.unknown = unknown;
   v.bos = bos;

@@ -7,6 +7,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -26,6 +27,12 @@ inline ids_t encode(const tokenizer& t, std::string_view text, const encode_opti
   auto ids = t.encode(text, options);
   if (!ids) BOOST_FAIL(ids.error().message);
   return *ids;
+}
+
+/// "<0xNN>", as vocabularies spell the token of a byte.
+inline std::string byte_token_text(unsigned byte) {
+  constexpr std::string_view digits = "0123456789ABCDEF";
+  return std::string("<0x") + digits[byte >> 4 & 15] + digits[byte & 15] + '>';
 }
 
 inline void check_ids(const ids_t& got, const ids_t& want) {

@@ -86,12 +86,11 @@ class short_text final : public actors::token_text {
     }
     return text_.push(token, may_stop);
   }
-  std::string flush() override { return text_.flush(); }
-  std::string echo(std::span<const std::int32_t> tokens, bool last) override {
-    return text_.echo(tokens, last);
-  }
-  bool shows(std::int32_t token) const override { return text_.shows(token); }
-  std::string_view bytes_of(std::int32_t token) const override { return text_.bytes_of(token); }
+  piece flush() override { return text_.flush(); }
+  actors::token_name name_of(std::int32_t token) const override { return text_.name_of(token); }
+  std::string echo(std::span<const std::int32_t> prompt) override { return text_.echo(prompt); }
+  std::string echo_next(std::int32_t token, bool last) override { return text_.echo_next(token, last); }
+  actors::token_name echo_name_of(std::int32_t token) const override { return text_.echo_name_of(token); }
 
  private:
   plain_text text_;
