@@ -50,8 +50,8 @@ struct cast {
   cast_listener* listener = nullptr;     ///< outlives the actors
 };
 
-// Control slots of the mailboxes: the most that can wait in one at a time, whatever the order of turns. A
-// mailbox made with them refuses no control message; tests/sim runs with no slot more.
+// Control slots of the mailboxes: no more can wait in one at a time, whatever the order of turns. A mailbox
+// made with them refuses no control message; tests/sim runs with no slot more.
 
 /// Of a request: admitted, started, the end (refused or sequence_finished), the prompt (prompt_ready or
 /// prompt_failed), two cancels (the client's, and its group's when a choice fails), two alarms.

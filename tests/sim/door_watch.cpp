@@ -20,7 +20,25 @@ std::uint64_t most_blocks(const door_wish& w, std::uint32_t block_tokens) {
   return (tokens + block_tokens - 1) / block_tokens;
 }
 
+/// Ids of the sequences whose actors are alive.
+std::set<std::uint64_t> requests_with_actors(const detail::engine_state& engine) {
+  constexpr std::string_view prefix = "request/";
+  std::set<std::uint64_t> ids;
+  for (const runtime::actor_status& s : engine.system.status()) {
+    if (!s.name.starts_with(prefix)) continue;
+    std::uint64_t id = 0;
+    std::from_chars(s.name.data() + prefix.size(), s.name.data() + s.name.size(), id);
+    ids.insert(id);
+  }
+  return ids;
+}
+
 } // namespace
+
+bool door_watch::acts(const followed& f, const std::set<std::uint64_t>& ids) {
+  const auto first = ids.lower_bound(f.stream_id);
+  return first != ids.end() && *first < f.stream_id + f.sequences;
+}
 
 void door_watch::submitted(const door_wish& wish, std::uint64_t stream_id, bool loading, time_point now) {
   followed& f = requests_[wish.wish.seed];
@@ -123,18 +141,10 @@ std::string door_watch::cause_fault(
 void door_watch::forget_gone(const detail::engine_state& engine, time_point now) {
   if (std::none_of(alive_.begin(), alive_.end(), [&](auto seed) { return requests_[seed].left.has_value(); }))
     return;
-  constexpr std::string_view prefix = "request/";
-  std::set<std::uint64_t> ids;
-  for (const runtime::actor_status& s : engine.system.status()) {
-    if (!s.name.starts_with(prefix)) continue;
-    std::uint64_t id = 0;
-    std::from_chars(s.name.data() + prefix.size(), s.name.data() + s.name.size(), id);
-    ids.insert(id);
-  }
+  const auto ids = requests_with_actors(engine);
   std::erase_if(alive_, [&](auto seed) {
     const followed& f = requests_[seed];
-    const auto first = ids.lower_bound(f.stream_id);
-    if (!f.left || (first != ids.end() && *first < f.stream_id + f.sequences)) return false;
+    if (!f.left || acts(f, ids)) return false;
     // An actor that crashed is gone before the scheduler has its blocks back.
     return f.failure != errc::internal || now > *f.left + facts_.longest_step + facts_.lateness;
   });
@@ -158,14 +168,16 @@ std::string door_watch::check(const detail::engine_state& engine, time_point now
     return "a request is paused for longer than a slow reader may be";
   forget_gone(engine, now);
   for (const auto seed : alive_) {
-    const followed& f = requests_.at(seed);
+    followed& f = requests_.at(seed);
     const std::string name = "stream " + std::to_string(f.stream_id);
     // The step that runs when its end is asked for may need its blocks to the end.
     const duration step = facts_.longest_step + facts_.lateness;
     if (f.left && now > *f.left + step + slack)
       return name + " is still there after its end, or its client's";
-    if (f.deadline > duration::zero() && !f.left && now > f.submitted + f.deadline + late + step)
-      return name + " is still there after its deadline";
+    if (f.deadline > duration::zero() && !f.left && now > f.submitted + f.deadline + late + step) {
+      if (acts(f, requests_with_actors(engine))) return name + " is still there after its deadline";
+      f.deadline = duration::zero(); // it has ended, and its client has yet to read that
+    }
   }
   return {};
 }

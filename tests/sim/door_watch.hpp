@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -76,6 +77,7 @@ class door_watch {
   };
   std::string
   cause_fault(const followed& f, const door_wish& wish, const error& why, const door_circumstances& c) const;
+  static bool acts(const followed& f, const std::set<std::uint64_t>& ids);
   void forget_gone(const detail::engine_state& engine, time_point now);
 
   door_facts facts_;

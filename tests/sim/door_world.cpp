@@ -262,6 +262,15 @@ door_world::door_world(std::uint64_t seed) :
   o.slow_consumer_ms = 2000;
   o.queue_timeout_ms = one_in(4) ? 40 : 60'000;
   crowded_ = one_in(5);
+  // Few places and a crowd: then few requests share the slots of the mailboxes, and each must find its own.
+  const bool tiny = one_in(4);
+  if (tiny) {
+    o.max_batch = static_cast<std::uint32_t>(1 + chance_.below(2));
+    o.max_queue = static_cast<std::uint32_t>(chance_.below(3));
+    o.max_step_tokens = static_cast<std::uint32_t>(o.max_batch + chance_.below(40));
+  }
+  // A session that buffers little stops reading from the engine while its client stalls.
+  if (one_in(2)) context_of_doors_.limits.output_soft_bytes = 64 + chance_.below(512);
   if (one_in(3)) world_.executor.starve(4U << chance_.below(5));
   backend_ = std::make_shared<slow_backend>(model_, blocks_, block_tokens_, world_, seed, step_fails_);
   host_ = std::make_shared<sim_host>(model_, context_, blocks_, block_tokens_, backend_);
@@ -271,7 +280,10 @@ door_world::door_world(std::uint64_t seed) :
 
   // With no slack to speak of, the mailboxes have no slot more than the live requests can fill.
   detail::engine_environment e;
-  if (!one_in(4)) e.door_slack = static_cast<std::uint32_t>(chance_.below(12));
+  if (tiny)
+    e.door_slack = 0;
+  else if (!one_in(4))
+    e.door_slack = static_cast<std::uint32_t>(chance_.below(12));
 
   e.clock = std::shared_ptr<runtime::clock>(std::shared_ptr<void>(), &world_.clock);
   engine_timers_ = std::make_shared<runtime::sim::counting_timers>(
@@ -616,6 +628,7 @@ void door_world::check_answer(
     return;
   }
   ++out.refused;
+  ++out.codes[a.code];
   if (w.broken) {
     if (a.status != 400 || a.param != "no_such_field")
       broken("an unknown field gave " + a.code + " at " + a.param);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 
 namespace troupe::sim {
@@ -14,6 +15,7 @@ struct door_outcome {
   std::uint64_t hash = 0;   ///< of all bytes in their order: equal for equal runs
   std::uint32_t asked = 0;  ///< right requests on connections that lived
   std::uint32_t finished = 0, refused = 0, cut = 0;
+  std::map<std::string, std::uint32_t> codes; ///< of the refused
   std::string diagram; ///< of the request that broke an oracle, if it is still in the traces; if none did,
                        ///< but something else failed, of the oldest that is
 };
