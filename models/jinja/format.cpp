@@ -2,6 +2,7 @@
 // Values as text: str(), repr(), JSON, %-formatting, dates.
 #include "models/jinja/format.hpp"
 
+#include "models/jinja/format_spec.hpp"
 #include "models/jinja/operators.hpp"
 #include "models/jinja/unicode.hpp"
 #include "models/utf8.hpp"
@@ -225,8 +226,6 @@ struct conversion {
   std::optional<std::size_t> precision;
   char letter = 0;
 };
-
-constexpr std::size_t max_width = 1000; // of a formatted field; templates pad columns, not pages
 
 std::string pad(std::string text, const conversion& c) {
   const std::size_t n = count_code_points(text);
@@ -513,13 +512,21 @@ value format_braces(evaluation& e, const text_object& pattern, const arguments& 
     if (text[mark] == '}') e.fail("Single '}' encountered in format string");
     if (close == std::string::npos) e.fail("expected '}' before end of string");
     std::string_view field = std::string_view(text).substr(mark + 1, close - mark - 1);
-    char conversion = 's';
+    const std::string_view whole = field;
+    char conversion = 0;
+    std::string_view spec;
+    if (const std::size_t colon = field.find(':'); colon != std::string_view::npos) {
+      spec = field.substr(colon + 1);
+      field = field.substr(0, colon);
+    }
     if (field.size() >= 2 && field[field.size() - 2] == '!') {
       conversion = field.back();
       field.remove_suffix(2);
     }
-    if (field.find_first_of(":.[!{") != std::string_view::npos || (conversion != 's' && conversion != 'r')) {
-      e.fail("format(): only plain fields are supported, not '{" + std::string(field) + "}'");
+    const bool converts = conversion == 0 || conversion == 's' || conversion == 'r';
+    if (field.find_first_of(".[!{") != std::string_view::npos || spec.find('{') != std::string_view::npos ||
+        !converts) {
+      e.fail("format(): only plain fields are supported, not '{" + std::string(whole) + "}'");
     }
     const value* found = nullptr;
     std::size_t index = next;
@@ -542,7 +549,15 @@ value format_braces(evaluation& e, const text_object& pattern, const arguments& 
       if (name->bytes == field) found = &v;
     }
     if (!found) e.fail("format(): no argument for the field '{" + std::string(field) + "}'");
-    conversion == 's' ? write_text(e, out, *found) : write_repr(e, out, *found);
+    if (conversion != 0 && !spec.empty()) {
+      text_builder spelled;
+      conversion == 's' ? write_text(e, spelled, *found) : write_repr(e, spelled, *found);
+      write_formatted(e, out, value::of(e.memory().make_text(std::move(spelled))), spec);
+    } else if (!spec.empty()) {
+      write_formatted(e, out, *found, spec);
+    } else {
+      conversion == 'r' ? write_repr(e, out, *found) : write_text(e, out, *found);
+    }
     at = close + 1;
   }
   return e.text(std::move(out), pattern.markup);

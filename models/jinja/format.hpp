@@ -8,6 +8,8 @@
 
 namespace troupe::models::jinja {
 
+inline constexpr std::size_t max_width = 1000; ///< of a formatted field; templates pad columns, not pages
+
 /// Appends str(v).
 void write_text(evaluation& e, text_builder& out, const value& v);
 /// str(v); a text is itself.
@@ -32,7 +34,7 @@ void write_json(evaluation& e, text_builder& out, const value& v, const json_sty
 /// Python's `pattern % operand`.
 value format_percent(evaluation& e, const text_object& pattern, const value& operand);
 
-/// str.format with plain fields: {}, {0}, {name}, each with !s or !r.
+/// str.format with plain fields: {}, {0}, {name}, each with !s or !r and a specification (`write_formatted`).
 value format_braces(evaluation& e, const text_object& pattern, const arguments& a);
 
 /// strftime in the C locale.

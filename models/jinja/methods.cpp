@@ -205,6 +205,62 @@ value cased_method(evaluation& e, const value& self, const arguments& a) {
   return value::of(any);
 }
 
+value isascii_method(evaluation& e, const value& self, const arguments& a) {
+  const bound_arguments none(e, "isascii", a, {});
+  return value::of(self.as_text().is_ascii());
+}
+
+/// Capitals only at the beginning of runs of cased characters, small letters only behind.
+value istitle_method(evaluation& e, const value& self, const arguments& a) {
+  const bound_arguments none(e, "istitle", a, {});
+  const std::string& text = self.as_text().bytes;
+  e.step(1 + text.size() / 16);
+  bool any = false, inside = false;
+  for (std::size_t at = 0; at < text.size();) {
+    const utf8_step c = decode_utf8(text, at);
+    at += c.length;
+    const bool capital = is_upper(c.code) || is_titled(c.code), small = is_lower(c.code);
+    if ((capital && inside) || (small && !inside)) return value::of(false);
+    inside = capital || small;
+    any = any || inside;
+  }
+  return value::of(any);
+}
+
+value expandtabs_method(evaluation& e, const value& self, const arguments& a) {
+  const bound_arguments b(e, "expandtabs", a, {"tabsize"});
+  constexpr std::int64_t widest = 1000; // as for a formatted field
+  const std::int64_t size = b.integer(0, 8);
+  if (size > widest) e.fail("expandtabs: the size is above " + std::to_string(widest));
+  const text_object& t = self.as_text();
+  e.step(scan_steps(t.bytes.size()));
+  text_builder out;
+  std::int64_t column = 0;
+  std::size_t copied = 0;
+  const auto copy_to = [&](std::size_t end) {
+    e.memory().charge(end - copied);
+    out.append(t, copied, end);
+  };
+  for (std::size_t at = 0; at < t.bytes.size();) {
+    const char c = t.bytes[at];
+    const std::size_t length = decode_utf8(t.bytes, at).length;
+    if (c == '\t') {
+      copy_to(at);
+      const std::int64_t missing = size > 0 ? size - column % size : 0;
+      e.step(1 + static_cast<std::uint64_t>(missing) / 16);
+      e.memory().charge(static_cast<std::size_t>(missing));
+      out.append(std::string(static_cast<std::size_t>(missing), ' '), !t.untrusted.empty());
+      column += missing;
+      copied = at + 1;
+    } else {
+      column = c == '\n' || c == '\r' ? 0 : column + 1;
+    }
+    at += length;
+  }
+  copy_to(t.bytes.size());
+  return e.text(std::move(out), t.markup);
+}
+
 template<bool End>
 value remove_affix(evaluation& e, const value& self, const arguments& a) {
   const bound_arguments b(e, End ? "removesuffix" : "removeprefix", a, {"affix"}, 1);
@@ -243,19 +299,23 @@ value format_method(evaluation& e, const value& self, const arguments& a) {
 
 constexpr method text_methods[] = {
     {"capitalize", case_method<to_capitalized>},
+    {"casefold", case_method<fold_case>},
     {"center", justify_method<true, true>},
     {"count", count_method},
     {"endswith", affix_method<true>},
+    {"expandtabs", expandtabs_method},
     {"find", find_method_of_text<false, false>},
     {"format", format_method},
     {"index", find_method_of_text<false, true>},
     {"isalnum", all_method<is_alphanumeric>},
     {"isalpha", all_method<is_alphabetic>},
+    {"isascii", isascii_method},
     {"isdecimal", all_method<is_decimal>},
-    {"isdigit", all_method<is_decimal>},
+    {"isdigit", all_method<is_digit_like>},
     {"islower", cased_method<is_lower>},
     {"isnumeric", all_method<is_numeric>},
     {"isspace", all_method<is_space>},
+    {"istitle", istitle_method},
     {"isupper", cased_method<is_upper>},
     {"join", join_method},
     {"ljust", justify_method<false, true>},

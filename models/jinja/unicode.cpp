@@ -8,6 +8,7 @@
 #include <utf8proc.h>
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 
 namespace troupe::models::jinja {
@@ -15,6 +16,42 @@ namespace {
 
 utf8proc_category_t category(char32_t code) noexcept {
   return utf8proc_category(static_cast<utf8proc_int32_t>(code));
+}
+
+struct code_range {
+  char32_t first, last;
+};
+
+// Unicode 14: Numeric_Type=Digit, and the letters of Numeric_Type=Numeric.
+constexpr code_range digit_forms[] = {
+    {0xB2, 0xB3},     {0xB9, 0xB9},       {0x1369, 0x1371},   {0x19DA, 0x19DA},   {0x2070, 0x2070},
+    {0x2074, 0x2079}, {0x2080, 0x2089},   {0x2460, 0x2468},   {0x2474, 0x247C},   {0x2488, 0x2490},
+    {0x24EA, 0x24EA}, {0x24F5, 0x24FD},   {0x24FF, 0x24FF},   {0x2776, 0x277E},   {0x2780, 0x2788},
+    {0x278A, 0x2792}, {0x10A40, 0x10A43}, {0x10E60, 0x10E68}, {0x11052, 0x1105A}, {0x1F100, 0x1F10A}};
+constexpr code_range numeric_letters[] = {
+    {0x3405, 0x3405},   {0x3483, 0x3483},   {0x382A, 0x382A},   {0x3B4D, 0x3B4D},   {0x4E00, 0x4E00},
+    {0x4E03, 0x4E03},   {0x4E07, 0x4E07},   {0x4E09, 0x4E09},   {0x4E5D, 0x4E5D},   {0x4E8C, 0x4E8C},
+    {0x4E94, 0x4E94},   {0x4E96, 0x4E96},   {0x4EBF, 0x4EC0},   {0x4EDF, 0x4EDF},   {0x4EE8, 0x4EE8},
+    {0x4F0D, 0x4F0D},   {0x4F70, 0x4F70},   {0x5104, 0x5104},   {0x5146, 0x5146},   {0x5169, 0x5169},
+    {0x516B, 0x516B},   {0x516D, 0x516D},   {0x5341, 0x5341},   {0x5343, 0x5345},   {0x534C, 0x534C},
+    {0x53C1, 0x53C4},   {0x56DB, 0x56DB},   {0x58F1, 0x58F1},   {0x58F9, 0x58F9},   {0x5E7A, 0x5E7A},
+    {0x5EFE, 0x5EFF},   {0x5F0C, 0x5F0E},   {0x5F10, 0x5F10},   {0x62FE, 0x62FE},   {0x634C, 0x634C},
+    {0x67D2, 0x67D2},   {0x6F06, 0x6F06},   {0x7396, 0x7396},   {0x767E, 0x767E},   {0x8086, 0x8086},
+    {0x842C, 0x842C},   {0x8CAE, 0x8CAE},   {0x8CB3, 0x8CB3},   {0x8D30, 0x8D30},   {0x9621, 0x9621},
+    {0x9646, 0x9646},   {0x964C, 0x964C},   {0x9678, 0x9678},   {0x96F6, 0x96F6},   {0xF96B, 0xF96B},
+    {0xF973, 0xF973},   {0xF978, 0xF978},   {0xF9B2, 0xF9B2},   {0xF9D1, 0xF9D1},   {0xF9D3, 0xF9D3},
+    {0xF9FD, 0xF9FD},   {0x20001, 0x20001}, {0x20064, 0x20064}, {0x200E2, 0x200E2}, {0x20121, 0x20121},
+    {0x2092A, 0x2092A}, {0x20983, 0x20983}, {0x2098C, 0x2098C}, {0x2099C, 0x2099C}, {0x20AEA, 0x20AEA},
+    {0x20AFD, 0x20AFD}, {0x20B19, 0x20B19}, {0x22390, 0x22390}, {0x22998, 0x22998}, {0x23B1B, 0x23B1B},
+    {0x2626D, 0x2626D}, {0x2F890, 0x2F890}};
+
+template<std::size_t N>
+bool is_in(const code_range (&ranges)[N], char32_t code) noexcept {
+  const auto next =
+      std::upper_bound(std::begin(ranges), std::end(ranges), code, [](char32_t c, const code_range& r) {
+        return c < r.first;
+      });
+  return next != std::begin(ranges) && code <= std::prev(next)->last;
 }
 
 const special_case* find_special(char32_t code) noexcept {
@@ -189,8 +226,16 @@ bool is_numeric(char32_t c) noexcept {
   case UTF8PROC_CATEGORY_NO:
     return true;
   default:
-    return false;
+    return is_in(numeric_letters, c);
   }
+}
+
+bool is_titled(char32_t c) noexcept {
+  return category(c) == UTF8PROC_CATEGORY_LT;
+}
+
+bool is_digit_like(char32_t c) noexcept {
+  return is_decimal(c) || is_in(digit_forms, c);
 }
 
 bool is_decimal(char32_t c) noexcept {
@@ -245,6 +290,22 @@ std::string to_capitalized(std::string_view text) {
       append_lower(out, text, at, step);
     }
     at += step.length;
+  }
+  return out;
+}
+
+std::string fold_case(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  for (std::size_t at = 0; at < text.size();) {
+    const utf8_step step = decode_utf8(text, at);
+    at += step.length;
+    std::array<utf8proc_int32_t, 8> folded; // three at most
+    int boundary = 0;
+    const auto count = utf8proc_decompose_char(
+        static_cast<utf8proc_int32_t>(step.code), folded.data(), folded.size(), UTF8PROC_CASEFOLD, &boundary);
+    for (utf8proc_ssize_t i = 0; i < count; ++i)
+      append_utf8(out, static_cast<char32_t>(folded[static_cast<std::size_t>(i)]));
   }
   return out;
 }

@@ -24,8 +24,10 @@ bool is_upper(char32_t code) noexcept;
 bool is_lower(char32_t code) noexcept;
 bool is_cased(char32_t code) noexcept;
 bool is_alphabetic(char32_t code) noexcept;
-bool is_numeric(char32_t code) noexcept; ///< Nd, Nl, No
-bool is_decimal(char32_t code) noexcept; ///< Nd
+bool is_titled(char32_t code) noexcept;     ///< Lt
+bool is_numeric(char32_t code) noexcept;    ///< has a numeric value
+bool is_digit_like(char32_t code) noexcept; ///< Nd, and what is written like a digit: raised, circled, ...
+bool is_decimal(char32_t code) noexcept;    ///< Nd
 
 // Full case mappings of well-formed UTF-8 (SpecialCasing without language rules; final sigma included).
 std::string to_upper(std::string_view text);
@@ -34,6 +36,8 @@ std::string to_lower(std::string_view text);
 std::string to_title(std::string_view text);
 /// str.capitalize(): the first character in title case, the rest in lower case.
 std::string to_capitalized(std::string_view text);
+/// str.casefold(): full case folding.
+std::string fold_case(std::string_view text);
 /// str.swapcase().
 std::string swap_case(std::string_view text);
 

@@ -74,7 +74,8 @@ rsplit(none,1) splitlines() upper() lower() title() capitalize() swapcase() star
 replace("o","0") replace("","-") replace("l","",1) find("l") rfind("l") count("l") find("l",4) index("zz") join(ls)
 join(mixed) items()|list keys()|list values()|list get("a") get("zz") get("zz",5) isdigit() isalpha() isupper()
 islower() isspace() zfill(15) center(15) ljust(15,".") rjust(15) partition(",") rpartition("o") removeprefix("He")
-removesuffix("ld") x y z.q role nosuch()""".split()
+removesuffix("ld") x y z.q role nosuch() isascii() istitle()
+isnumeric() casefold() expandtabs() expandtabs(3)""".split()
 OPERATORS = "+ - * / // % ** ~ == != < > <= >= in".split()
 SUBSCRIPTS = ['0', '-1', '1:', '::-1', ':-1', '::2', '-2:', '5', '1:10:3', ':', '"a"', '"role"', 'none:2', '3:1:-1', '"items"', 'n']
 
@@ -142,6 +143,14 @@ TEMPLATES = [
     # Keys.
     "{{ {(1, 2): 3}[(1, 2)] }}{{ range(1, 3) in {(1, 2): 3} }}", "{{ {1: 2}[[]] is defined }}", "{{ d.get([]) }}", "{{ {(1, [2]): 3} }}",
     "{{ [ls, l]|map('map', 'string')|map('list')|list }}",
+    # Characters and format specifications.
+    "{% for c in '²①٣½一Ⅷaǅ' %}{{ c.isdigit() }}{{ c.isdecimal() }}{{ c.isnumeric() }}{{ c.isalnum() }} {% endfor %}", "{{ 'Straße ﬁ ΣΑΣ İ'.casefold() }}",
+    "{% for t in ['Ab Cd', 'aB', 'ǅa', 'A1B', 'A1b', '', '12'] %}{{ t.istitle() }}{% endfor %}", "{{ 'a\tbc\td\n\te\r\tf'.expandtabs() }}|{{ 'é\tb'.expandtabs(4) }}|{{ 'a\tb'.expandtabs(0) }}|{{ 'a\tb'.expandtabs(-1) }}",
+    "{{ '{:.2f}|{:8.3e}|{:<8}|{:^9}|{:>5}|{:*^7}|{:é>4}'.format(2.675, 12345.678, 'ab', 'mid', 7, 'x', 'y') }}", "{{ '{:05d}|{:+d}|{: d}|{:x}|{:#X}|{:#06x}|{:b}|{:o}|{:,}|{:_x}'.format(42, 5, 5, 255, 255, 255, 5, 8, 1234567, 1048575) }}",
+    "{{ '{:05}|{:<05}|{:05}|{:=+7.1f}|{:,.2f}|{:.0%}|{:G}|{:g}'.format('a', 7, -3, 2.25, 1234567.891, 0.5, 1e-10, 100000.0) }}", "{{ '{0:>4}{x!r:>6}{1!s:.2}'.format(1, 'abc', x='q') }}", "{{ '{:d}{:>6}{:.1f}'.format(true, true, 3) }}",
+    "{{ '{:.3}'.format('abcdef') }}{{ '{:}'.format(1.5) }}{{ '{:10}'.format(1.5) }}{{ '{:f}'.format(-0.0) }}",
+    "{{ '{:.3}|{:.3}|{:.3}|{:.0}|{:.1}|{:.2}|{:.17}|{:.4}|{:#.3}'.format(2.0, 12.0, 123.0, 2.0, 0.0, 0.0, 0.1, 0.00001234, 2.0) }}",
+    "{{ '{:d}'.format(1.5) }}", "{{ '{:d}'.format('a') }}", "{{ '{:.2d}'.format(1) }}", "{{ '{:=5}'.format('a') }}", "{{ '{:-5}'.format('a') }}", "{{ '{:-5d}'.format(3) }}", "{{ '{:5}'.format(none) }}", "{{ '{:5}'.format(undef) }}", "{{ '{:5}'.format(l) }}", "{{ '{:s}'.format(1) }}", "{{ '{:,}'.format('a') }}", "{{ '{:,x}'.format(5) }}", "{{ '{:.}'.format(5.0) }}", "{{ '{:5qq}'.format(5) }}",
     # Syntax errors.
     "{% if %}x{% endif %}", "{% if b %}x", "{{ 1 +", "{{ }}", "{{ a b }}", "{% endfor %}", "{% unknown %}", "{{ 'abc }}", "{# never", "{% raw %}x", "{{ [1, 2 }}", "{{ (1 }}", "{% for in x %}{% endfor %}", "{% set 1 = 2 %}", "{% set true = 2 %}", "{{ x|nosuch }}", "{{ x is nosuch }}", "{% if c %}{{ x|nosuch }}{% endif %}ok", "{{ 1 if c else 2|nosuch }}", "{% macro m(a=1, b) %}{% endmacro %}", "{{ f(a=1, 2) }}", "{{ 007 }}", "{{ $ }}", "{% set s.x = 1 %}",
 ]
