@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Random texts through HF tokenizers and `troupe tokenize`: ids and decoded texts must be equal.
 
-tokenizer_differences.py --binary TROUPE [--strings 200000] [--seed 1] [--keep FILE]
+tokenizer_differences.py --binary TROUPE [--strings 200000] [--seed 1] [--only NAME] [--keep FILE]
 
-Code points are those assigned in Unicode 14 (Python 3.11). The tokenizers: the committed small ones, some that are
-trained here, and Qwen 3's where the shared folder is. What differs is printed, shortened to the least text that still
-does; exit status 1.
+Code points are those assigned in Unicode 14 (Python 3.11). The tokenizers: the committed small ones, as they are and
+with their special tokens matched behind the normaliser; some that are trained here, among them the patterns of Llama 3,
+GPT-4o, DeepSeek 3 and Tekken with added tokens of any flags; and Qwen 3's where the shared folder is. Each is asked for
+special tokens as such, as plain text, and with what its post-processor puts before a text; --strings texts are shared
+out among them. What differs is printed, shortened to the least text that still does; exit status 1.
 """
 import argparse
 import json
@@ -18,7 +20,7 @@ import tempfile
 import unicodedata
 
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers  # noqa: E402
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 RANGES = [(0x20, 0x7F), (0x20, 0x7F), (0xA0, 0x250), (0x300, 0x370), (0x370, 0x530), (0x590, 0x780), (0x900, 0xE80), (0x1000, 0x1200), (0x1780, 0x1800), (0x1E00, 0x2070),
@@ -37,10 +39,10 @@ class Texts:
         known = set(assigned)
         self.ranges = [[c for c in range(*bounds) if c in known] for bounds in RANGES]
 
-    def part(self):
+    def part(self, pieces):
         rnd, kind = self.random, self.random.random()
         if kind < 0.25:
-            return rnd.choice(PIECES)
+            return rnd.choice(pieces)
         if kind < 0.45:
             return rnd.choice(" \t\n\r'sSaZ09.-_()<>|/") * rnd.choice((1, 1, 1, 2, 3, 5, 9))
         if kind < 0.47:
@@ -50,8 +52,8 @@ class Texts:
         chosen = rnd.choice(self.ranges)
         return "".join(chr(rnd.choice(chosen)) for _ in range(rnd.randint(1, 6)))
 
-    def __call__(self):
-        return "".join(self.part() for _ in range(self.random.randint(1, 9)))
+    def __call__(self, pieces):
+        return "".join(self.part(pieces) for _ in range(self.random.randint(1, 9)))
 
 
 def corpus():
@@ -101,6 +103,57 @@ def trained_words():
     return t
 
 
+CONTRACTION = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+UPPER, LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+REST = r"| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+CASED = rf"[^\r\n\p{{L}}\p{{N}}]?{UPPER}*{LOWER}+%s|[^\r\n\p{{L}}\p{{N}}]?{UPPER}+{LOWER}*%s|%s" + REST
+PATTERNS = {
+    "llama3": [CONTRACTION + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"],
+    "gpt4o": [CASED % (CONTRACTION + "?", CONTRACTION + "?", r"\p{N}{1,3}")],
+    "tekken": [CASED % ("", "", r"\p{N}")],
+    "deepseek": [
+        r"\p{N}{1,3}", "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+",
+        r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"""
+    ],
+    "classes": [r"[\p{L}\p{M}&&[^\p{Han}]]+|[[:punct:]]+|[^[:space:]]|\s+"],
+}
+NORMALIZERS = {"llama3": None, "gpt4o": normalizers.NFC(), "tekken": normalizers.NFKC(), "deepseek": normalizers.Nmt(), "classes": normalizers.Lowercase()}
+
+
+def trained_pattern(name, rnd):
+    """Byte-level BPE; added tokens of any flags, some of them single bytes of the model's own alphabet."""
+    t = Tokenizer(models.BPE(ignore_merges=name in ("llama3", "tekken")))
+    if NORMALIZERS[name]:
+        t.normalizer = NORMALIZERS[name]
+    splits = [pre_tokenizers.Split(Regex(p), "isolated") for p in PATTERNS[name]]
+    t.pre_tokenizer = pre_tokenizers.Sequence([*splits, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    t.train_from_iterator(corpus(), trainers.BpeTrainer(vocab_size=600, show_progress=False, initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+    t.decoder = decoders.ByteLevel()
+    # Two tokens that both take the white space between them along get it twice from HF tokenizers.
+    strip = rnd.choice(("lstrip", "rstrip"))
+
+    def flags(special):
+        return {"special": special, "normalized": rnd.random() < 0.5, "single_word": rnd.random() < 0.3, strip: rnd.random() < 0.4}
+
+    for content in ["<s>", "</s>", "<|im_start|>", "<|im_end|>", "<tool>", "word", *rnd.sample("!$0Zq~^\u0120\u00e9\u0100\u0142", 5)]:
+        # Text that spells a role's mark, BOS or EOS is text here whatever its flags.
+        # And so is what the model would merge to a special token.
+        special = content.startswith("<|") or content in ("<s>", "</s>") or (content != "word" and rnd.random() < 0.6)
+        token = AddedToken(content, **flags(special))
+        t.add_special_tokens([token]) if special else t.add_tokens([token])
+    bos, eos = t.token_to_id("<s>"), t.token_to_id("</s>")
+    t.post_processor = processors.TemplateProcessing(single="<s> $A" + rnd.choice(("", " </s>")), special_tokens=[("<s>", bos), ("</s>", eos)])
+    return t
+
+
+def normalized_specials(path):
+    """The file with its special tokens matched behind the normaliser."""
+    content = json.loads(path.read_text())
+    for token in content["added_tokens"]:
+        token["normalized"] = True
+    return content
+
+
 def run(binary, command, path, lines, *options):
     done = subprocess.run([binary, command, "--tokenizer", path, "--lines", *options], input="".join(line + "\n" for line in lines).encode(), capture_output=True, check=False)
     if done.returncode != 0:
@@ -108,18 +161,52 @@ def run(binary, command, path, lines, *options):
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def differs(binary, reference, path, text):
-    return run(binary, "tokenize", path, [json.dumps(text)], "--special")[0] != reference.encode(text, add_special_tokens=False).ids
+class Mode:
+    """One way to ask both for ids."""
+
+    def __init__(self, name, path):
+        self.name = name
+        self.options = {"special": ["--special"], "plain": [], "bos": ["--special", "--bos"]}[name]
+        self.reference = Tokenizer.from_file(path)
+        self.reference.encode_special_tokens = name == "plain"
+        around = self.reference.encode("x", add_special_tokens=True).ids
+        inner = self.reference.encode("x", add_special_tokens=False).ids
+        at = next(i for i in range(len(around) + 1) if around[i:i + len(inner)] == inner)
+        self.before = around[:at]
+
+    def ids(self, text):
+        ids = self.reference.encode(text, add_special_tokens=False).ids
+        if self.name != "bos" or not self.before:
+            return ids
+        whole = self.reference.encode(text, add_special_tokens=True).ids
+        assert whole[:len(self.before) + len(ids)] == self.before + ids
+        return ids if ids[:1] == self.before[:1] else self.before + ids  # never twice
+
+    def decodes(self):
+        """HF tokenizers 0.23 decodes a token by its normalised text, which it then no longer knows as special."""
+        return all(self.reference.id_to_token(id) == token.content for id, token in self.reference.get_added_tokens_decoder().items())
+
+    def fits(self, text):
+        """Unigram in HF tokenizers has special tokens among its pieces, so that text which spells one becomes it."""
+        if self.name != "plain" or not isinstance(self.reference.model, models.Unigram):
+            return True
+        normalizer = self.reference.normalizer
+        spelled = normalizer.normalize_str(text) if normalizer else text
+        return not any(token.content in spelled for token in self.reference.get_added_tokens_decoder().values())
 
 
-def shorten(binary, reference, path, text):
+def differs(binary, mode, path, text):
+    return mode.fits(text) and run(binary, "tokenize", path, [json.dumps(text)], *mode.options)[0] != mode.ids(text)
+
+
+def shorten(binary, mode, path, text):
     """Leaves characters out as long as the rest still differs."""
     size = max(1, len(text) // 2)
     while size:
         at = 0
         while at < len(text):
             less = text[:at] + text[at + size:]
-            if differs(binary, reference, path, less):
+            if differs(binary, mode, path, less):
                 text = less
             else:
                 at += size
@@ -127,23 +214,47 @@ def shorten(binary, reference, path, text):
     return text
 
 
-def compare(binary, name, reference, path, texts, found):
-    ids = run(binary, "tokenize", path, [json.dumps(text) for text in texts], "--special")
-    wanted = [reference.encode(text, add_special_tokens=False).ids for text in texts]
+def compare(binary, name, mode, path, texts, found):
+    texts = [text for text in texts if mode.fits(text)]
+    ids = run(binary, "tokenize", path, [json.dumps(text) for text in texts], *mode.options)
+    wanted = [mode.ids(text) for text in texts]
     bad = [i for i in range(len(texts)) if ids[i] != wanted[i]]
     for i in bad[:20]:
-        text = shorten(binary, reference, path, texts[i])
-        found.append({"tokenizer": name, "text": text, "ids": reference.encode(text, add_special_tokens=False).ids})
-        print(f"{name}: {text!r}\n  expected {found[-1]['ids']}\n  got      {run(binary, 'tokenize', path, [json.dumps(text)], '--special')[0]}")
+        text = shorten(binary, mode, path, texts[i])
+        found.append({"tokenizer": name, "mode": mode.name, "text": text, "ids": mode.ids(text)})
+        print(f"{name}, {mode.name}: {text!r}\n  expected {found[-1]['ids']}\n  got      {run(binary, 'tokenize', path, [json.dumps(text)], *mode.options)[0]}")
+    if not mode.decodes():
+        print(f"{name}, {mode.name}: {len(texts)} texts, {len(bad)} differ in ids, decoding left out", flush=True)
+        return len(bad)
     decoded = run(binary, "detokenize", path, [json.dumps(line) for line in wanted], "--skip-special")
-    read = [reference.decode(line) for line in wanted]
+    read = [mode.reference.decode(line) for line in wanted]
     # Bytes that are no character are replaced by another rule; what the texts hold of U+FFFD is left out with them.
     wrong = [i for i in range(len(texts)) if decoded[i] != read[i] and "\ufffd" not in decoded[i] + read[i]]
     for i in wrong[:20]:
         found.append({"tokenizer": name, "decoded": read[i], "ids": wanted[i]})
         print(f"{name}: decoding {wanted[i]}\n  expected {read[i]!r}\n  got      {decoded[i]!r}")
-    print(f"{name}: {len(texts)} texts, {len(bad)} differ in ids, {len(wrong)} in decoded text", flush=True)
+    print(f"{name}, {mode.name}: {len(texts)} texts, {len(bad)} differ in ids, {len(wrong)} in decoded text", flush=True)
     return len(bad) + len(wrong)
+
+
+def tokenizer_files(folder, rnd):
+    paths = {path.stem: path for path in sorted((ROOT / "tests" / "data" / "tokenizers_tiny").glob("*.json")) if not path.stem.endswith(".expected")}
+
+    def add(name, content):
+        paths[name] = pathlib.Path(folder) / f"{name}.json"
+        paths[name].write_text(content)
+
+    for name, path in list(paths.items()):
+        add(name + "_normalized", json.dumps(normalized_specials(path)))
+    for name, train in {"unigram_first": trained_unigram, "metaspace_bytes": trained_metaspace, "falcon": trained_falcon, "words": trained_words}.items():
+        add(name, train().to_str())
+    for name in PATTERNS:
+        for number in range(3):
+            add(f"{name}_{number}", trained_pattern(name, rnd).to_str())
+    qwen = pathlib.Path(os.environ.get("TROUPE_SHARED", ROOT.parent / "shared")) / "data" / "tokenizers" / "qwen3" / "tokenizer.json"
+    if qwen.exists():
+        paths["qwen3"] = qwen
+    return paths
 
 
 def main():
@@ -151,26 +262,27 @@ def main():
     parser.add_argument("--binary", required=True)
     parser.add_argument("--strings", type=int, default=200000)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", help="one tokenizer by its name")
+    parser.add_argument("--only", help="one tokenizer by its name, which then gets all the texts")
     parser.add_argument("--keep", help="write what was found to this file")
     arguments = parser.parse_args()
     make = Texts(arguments.seed)
     if unicodedata.unidata_version != "14.0.0":
         make.assigned = [c for c in make.assigned if c < 0x20000]
         print(f"warning: this Python has Unicode {unicodedata.unidata_version}, not 14")
-    texts = [make() for _ in range(arguments.strings)]
     differences, found = 0, []
     with tempfile.TemporaryDirectory() as folder:
-        paths = {path.stem: path for path in sorted((ROOT / "tests" / "data" / "tokenizers_tiny").glob("*.json")) if not path.stem.endswith(".expected")}
-        for name, train in {"unigram_first": trained_unigram, "metaspace_bytes": trained_metaspace, "falcon": trained_falcon, "words": trained_words}.items():
-            paths[name] = pathlib.Path(folder) / f"{name}.json"
-            paths[name].write_text(train().to_str())
-        qwen = pathlib.Path(os.environ.get("TROUPE_SHARED", ROOT.parent / "shared")) / "data" / "tokenizers" / "qwen3" / "tokenizer.json"
-        if qwen.exists():
-            paths["qwen3"] = qwen
-        for name, path in paths.items():
-            if arguments.only in (None, name):
-                differences += compare(arguments.binary, name, Tokenizer.from_file(str(path)), str(path), texts, found)
+        paths = tokenizer_files(folder, random.Random(arguments.seed))
+        if arguments.only:
+            paths = {arguments.only: paths[arguments.only]}
+        asked = [(name, mode) for name in paths for mode in ("special", "plain", "bos")]
+        # Qwen 3's is the one of a real model: it gets ten shares.
+        shares = {name: 10 if name == "qwen3" else 1 for name in paths}
+        share = arguments.strings / sum(shares[name] for name, _ in asked)
+        for name, mode in asked:
+            added = Tokenizer.from_file(str(paths[name])).get_added_tokens_decoder().values()
+            pieces = PIECES + [token.content for token in added if not (token.content.startswith("<0x") or name == "qwen3" and not token.special)]
+            texts = [make(pieces) for _ in range(int(share * shares[name]) + 1)]
+            differences += compare(arguments.binary, name, Mode(mode, str(paths[name])), str(paths[name]), texts, found)
     if arguments.keep:
         pathlib.Path(arguments.keep).write_text("[\n" + ",\n".join(json.dumps(entry) for entry in found) + "\n]\n")
     print("no difference" if differences == 0 else f"{differences} differences")
