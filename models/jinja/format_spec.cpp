@@ -7,6 +7,7 @@
 #include "models/jinja/operators.hpp"
 #include "models/utf8.hpp"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -19,7 +20,7 @@ namespace {
 struct format_spec {
   std::string fill = " ";
   char align = 0; ///< one of < > ^ =, 0: by type
-  char sign = '-';
+  char sign = 0;  ///< one of + - and space
   bool alternate = false;
   std::size_t width = 0;
   char group = 0; ///< , or _
@@ -106,14 +107,38 @@ std::string integer_digits(const format_spec& s, std::uint64_t size) {
   return digits;
 }
 
-std::string real_digits(evaluation& e, const format_spec& s, double size) {
+/// Without a type: as "g", but a number without an exponent has a point, and one digit less room before it.
+std::string general_digits(double size, std::size_t precision, bool keep_zeros) {
+  const int digits = static_cast<int>(std::max<std::size_t>(precision, 1));
+  std::array<char, max_width + 400> text{};
+  std::snprintf(text.data(), text.size(), "%.*e", digits - 1, size);
+  std::string out = text.data(), exponent;
+  const std::size_t mark = out.find('e');
+  const int point = std::stoi(out.substr(mark + 1)) + 1;
+  const bool scientific = point <= -4 || point > digits - 1;
+  if (scientific) {
+    exponent = out.substr(mark);
+    out.resize(mark);
+  } else {
+    std::snprintf(text.data(), text.size(), "%.*f", digits - point, size);
+    out = text.data();
+  }
+  if (!keep_zeros && out.find('.') != std::string::npos) {
+    while (out.back() == '0') out.pop_back();
+    if (out.back() == '.') out.pop_back();
+  }
+  if (out.find('.') == std::string::npos && (keep_zeros || !scientific)) out += scientific ? "." : ".0";
+  return out + exponent;
+}
+
+std::string real_digits(const format_spec& s, double size) {
   if (std::isnan(size) || std::isinf(size)) {
     const bool upper = s.type == 'E' || s.type == 'F' || s.type == 'G';
     std::string text = std::isnan(size) ? (upper ? "NAN" : "nan") : (upper ? "INF" : "inf");
     return s.type == '%' ? text + '%' : text;
   }
   if (s.type == 0 && !s.precision) return spell_real(size);
-  if (s.type == 0) e.fail("format(): a precision without a type is not supported");
+  if (s.type == 0) return general_digits(size, *s.precision, s.alternate);
   std::string letter(1, s.type == '%' ? 'f' : s.type);
   const std::string pattern = std::string("%") + (s.alternate ? "#" : "") + ".*" + letter;
   std::array<char, max_width + 400> text{};
@@ -141,7 +166,7 @@ void put_padded(
 
 void write_text_field(evaluation& e, text_builder& out, const format_spec& s, const text_object& t) {
   if (s.type != 0 && s.type != 's') refuse(e, s, value::of(&t));
-  if (s.sign != '-') e.fail("Sign not allowed in string format specifier");
+  if (s.sign != 0) e.fail("Sign not allowed in string format specifier");
   if (s.alternate) e.fail("Alternate form (#) not allowed in string format specifier");
   if (s.group != 0) e.fail(std::string("Cannot specify '") + s.group + "' with 's'.");
   if (s.align == '=') e.fail("'=' alignment not allowed in string format specifier");
@@ -164,7 +189,7 @@ void write_number_field(evaluation& e, text_builder& out, const format_spec& s, 
   if (real) {
     const double d = v.as_real();
     negative = std::signbit(d) && !std::isnan(d);
-    digits = real_digits(e, s, std::abs(d));
+    digits = real_digits(s, std::abs(d));
   } else {
     if (s.precision) e.fail("Precision not allowed in integer format specifier");
     const std::int64_t i = v.as_integer();
@@ -180,7 +205,7 @@ void write_number_field(evaluation& e, text_builder& out, const format_spec& s, 
   }
   if (negative)
     sign = "-";
-  else if (s.sign != '-')
+  else if (s.sign == '+' || s.sign == ' ')
     sign = s.sign;
   if (!real && s.alternate && s.type != 0 && s.type != 'd') sign += std::string("0") + s.type;
   const text_object* body = e.memory().make_text(digits);

@@ -52,7 +52,8 @@ METHODS = {
     "text": ["strip()", "strip('a')", "lstrip()", "rstrip('\\n')", "upper()", "lower()", "title()", "capitalize()", "split()", "split(',')",
              "split(',', 1)", "splitlines()", "startswith('a')", "endswith(('a', 'b'))", "replace('a', 'bb')", "find('b')", "rfind('a')",
              "count('a')", "join(['p', 'q'])", "isdigit()", "isalpha()", "isspace()", "rsplit(' ', 1)", "partition(',')", "zfill(5)",
-             "swapcase()", "format(1, x=2)", "removeprefix('a')", "removesuffix('a')", "ljust(4)", "rjust(4, '.')", "islower()"],
+             "swapcase()", "format(1, x=2)", "removeprefix('a')", "removesuffix('a')", "ljust(4)", "rjust(4, '.')", "islower()",
+             "casefold()", "isascii()", "istitle()", "isnumeric()", "isdecimal()", "expandtabs()", "expandtabs(3)"],
     "number": [],
     "list": ["index('a')", "count(1)"],
     "dict": ["items()|list", "keys()|list", "values()|list", "get('role')", "get('nope', 3)", "get('a')|default('z')"],
@@ -110,6 +111,14 @@ class Writer:
             return f"({self.rng.choice(KINDS[self.pick('list', 'text')])}|length)"
         return self.rng.choice(KINDS[kind])
 
+    def specification(self, kind):
+        """Of str.format, without what is refused by name: grouped zeros."""
+        pick = self.pick
+        kinds = pick("", "s", "d") if kind == "text" else pick("", "d", "f", "e", "g", "%", "x", "X", "o", "b", "E", "G", "s")
+        group, zero = pick("", "", "", ",", "_"), pick("", "", "0")
+        precision = pick("", ".0", ".2", ".5")
+        return pick("", "<", ">", "^", "*^", "\u00e9>", "=") + pick("", "", "+", " ", "-") + pick("", "", "#") + ("" if group else zero) + pick("", "5", "12") + group + precision + kinds
+
     def expression(self, depth=2):
         r = self.rng.random()
         if depth <= 0 or r < 0.15:
@@ -121,6 +130,8 @@ class Writer:
             return f"{value()}|{self.rng.choice(FILTERS[kind])}"
         if r < 0.52:
             return f"{self.operand(depth - 1)} is {self.rng.choice(['', 'not '])}{self.rng.choice(TESTS)}"
+        if r < 0.54:
+            return f"'{{:{self.specification(kind)}}}'.format({value()})"
         if r < 0.62 and METHODS[kind]:
             return f"{value()}.{self.rng.choice(METHODS[kind])}"
         if r < 0.66:
