@@ -2,6 +2,7 @@
 // Reservations, releases and limbo, message by message.
 #include "actors/cache_core.hpp"
 
+#include <algorithm>
 #include <cassert>
 #include <new>
 #include <utility>
@@ -20,25 +21,40 @@ void cache_core::on(reserve_blocks&& m, time_point, cache_effects& out) {
     for (const auto& demand : m.demands) serve(demand, answer);
   } catch (const std::bad_alloc&) { // those not named in the answer were not served
   }
+  answer.level = pool_.level();
   out.emplace_back(std::move(answer));
   publish(out);
 }
 
 /// Strong guarantee: a grant is in the answer exactly if its blocks are leased.
 void cache_core::serve(const block_demand& demand, blocks_reserved& answer) {
-  const std::uint32_t wanted = pool_.blocks_for(demand.positions);
   const std::uint32_t held = pool_.held(demand.id);
+  std::uint32_t positions = demand.positions, cached = 0;
+  found_.clear();
+  if (demand.prefix && held == 0) {
+    pool_.match(demand.salt, *demand.prefix, found_);
+    cached = static_cast<std::uint32_t>(found_.size()) * pool_.block_tokens();
+    positions = static_cast<std::uint32_t>(
+        std::min<std::uint64_t>(demand.prefix->size(), std::uint64_t{cached} + positions));
+  }
+  const auto known = static_cast<std::uint32_t>(found_.size());
+  const std::uint32_t wanted = pool_.blocks_for(positions);
   if (wanted <= held) return;
-  const std::uint32_t missing = wanted - held;
-  const std::uint32_t free = pool_.level().free;
-  if (missing > free) {
-    answer.shortages.push_back({demand.id, missing - free});
+  const std::uint32_t missing = wanted - held - known;
+  const std::uint32_t available = pool_.available() - pool_.unheld(found_);
+  if (missing > available) {
+    answer.shortages.push_back({demand.id, missing - available});
     return;
   }
-  answer.grants.push_back({demand.id, {}});
+  answer.grants.push_back({demand.id, {}, cached});
   try {
-    pool_.lease(demand.id, missing, answer.grants.back().blocks);
+    auto& blocks = answer.grants.back().blocks;
+    blocks.reserve(known + missing);
+    blocks.assign(found_.begin(), found_.end());
+    pool_.adopt(demand.id, found_);
+    pool_.lease(demand.id, missing, blocks);
   } catch (...) {
+    if (known != 0) pool_.release(demand.id, 0);
     answer.grants.pop_back();
     throw;
   }
@@ -51,9 +67,9 @@ void cache_core::on(release_blocks&& m, time_point, cache_effects& out) {
     waiting_.reserve(2 * waiting_.size() + 8); // before anything changes
   const std::uint32_t held = pool_.release(m.id, after);
   if (after != 0 && held != 0)
-    waiting_.push_back({after, {m.id, held}});
+    waiting_.push_back({after, {m.id, held, {}}});
   else
-    out.emplace_back(blocks_released{m.id, held});
+    out.emplace_back(blocks_released{m.id, held, pool_.level()});
   publish(out);
 }
 
@@ -63,21 +79,27 @@ void cache_core::on(step_finished&& m, time_point, cache_effects& out) {
   pool_.settle(m.step_seq);
   std::size_t kept = 0;
   for (auto& w : waiting_) {
-    if (w.after_step <= m.step_seq)
+    if (w.after_step <= m.step_seq) {
+      w.answer.level = pool_.level();
       out.emplace_back(w.answer);
-    else
+    } else
       waiting_[kept++] = w;
   }
   waiting_.resize(kept);
   publish(out);
 }
 
+void cache_core::on(publish_blocks&& m, time_point, cache_effects&) {
+  try {
+    for (const filled_blocks& f : m.all) pool_.publish(f.id, f.first_block, f.salt, f.tokens);
+  } catch (const std::bad_alloc&) { // what was not noted is not found
+  }
+}
+
 void cache_core::publish(cache_effects& out) {
   assert(pool_.balanced());
   const auto level = pool_.level();
-  if (level.free == published_.free && level.leased == published_.leased && level.limbo == published_.limbo &&
-      level.total == published_.total)
-    return;
+  if (level == published_) return;
   published_ = level;
   out.emplace_back(level);
 }

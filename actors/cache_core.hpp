@@ -26,6 +26,7 @@ class cache_core {
   void on(reserve_blocks&& m, time_point now, cache_effects& out);
   void on(release_blocks&& m, time_point now, cache_effects& out);
   void on(step_finished&& m, time_point now, cache_effects& out);
+  void on(publish_blocks&& m, time_point now, cache_effects& out);
 
   const kv_pool& pool() const noexcept { return pool_; }
   kv_level level() const noexcept { return pool_.level(); }
@@ -42,6 +43,7 @@ class cache_core {
   kv_level published_;
   std::uint64_t last_finished_ = 0;
   std::vector<waiting_release> waiting_; ///< answers that come with a `step_finished`, in order of arrival
+  std::vector<block_id> found_;          ///< scratch: what a demand's prefix is known in
 };
 
 } // namespace troupe::actors

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Block counts: free list, leases with reference counts, limbo by step.
+// Block counts: free list, leases with reference counts, limbo by step, known blocks that wait to be found.
 #include "actors/kv_pool.hpp"
 
 #include <algorithm>
+#include <bit>
+#include <cassert>
 #include <utility>
 
 namespace troupe::actors {
 
 kv_pool::kv_pool(pool_key key, std::uint32_t blocks, std::uint32_t block_tokens) :
-    key_(key), block_tokens_(std::max<std::uint32_t>(1, block_tokens)), blocks_(blocks) {
+    key_(key), block_tokens_(std::max<std::uint32_t>(1, block_tokens)), blocks_(blocks),
+    known_(blocks, block_tokens_) {
   level_.total = level_.free = blocks;
   free_.resize(blocks);
   for (std::uint32_t i = 0; i < blocks; ++i) free_[i] = blocks - 1 - i; // the lowest id leaves first
@@ -20,16 +23,68 @@ std::uint32_t kv_pool::held(request_id id) const noexcept {
 
 std::span<const block_id> kv_pool::table(request_id id) const noexcept {
   const auto at = leases_.find(id);
-  return at == leases_.end() ? std::span<const block_id>{} : std::span<const block_id>(at->second);
+  return at == leases_.end() ? std::span<const block_id>{} : std::span<const block_id>(at->second.table);
 }
+
+// ---- cached blocks
+// ---------------------------------------------------------------------------------------------
+
+void kv_pool::enlist(block_id b) noexcept {
+  blocks_[b].before = newest_;
+  blocks_[b].after = nobody;
+  (newest_ == nobody ? oldest_ : blocks_[newest_].after) = b;
+  newest_ = b;
+}
+
+void kv_pool::unlink(block_id b) noexcept {
+  const block& gone = blocks_[b];
+  (gone.before == nobody ? oldest_ : blocks_[gone.before].after) = gone.after;
+  (gone.after == nobody ? newest_ : blocks_[gone.after].before) = gone.before;
+}
+
+/// Nobody holds or writes it any more: cached when it is known by its content, free otherwise.
+void kv_pool::idle(block_id b) noexcept {
+  if (known_.holds(b)) {
+    ++level_.cached;
+    enlist(b);
+  } else {
+    ++level_.free;
+    free_.push_back(b);
+  }
+}
+
+/// A free block, else the cached one that was unused for longest and has no lives left.
+block_id kv_pool::take_one() noexcept {
+  if (!free_.empty()) {
+    const block_id b = free_.back();
+    free_.pop_back();
+    --level_.free;
+    return b;
+  }
+  for (int turn = 0; turn < most_turns && blocks_[oldest_].lives > 0; ++turn) {
+    const block_id spared = oldest_;
+    --blocks_[spared].lives;
+    unlink(spared);
+    enlist(spared);
+  }
+  const block_id b = oldest_;
+  unlink(b);
+  known_.remove(b);
+  blocks_[b].lives = 0;
+  --level_.cached;
+  return b;
+}
+
+// ---- leases
+// ----------------------------------------------------------------------------------------------------
 
 bool kv_pool::lease(request_id id, std::uint32_t count, std::vector<block_id>& out) {
   if (count == 0) return true;
-  if (count > free_.size()) return false;
+  if (count > available()) return false;
   out.reserve(out.size() + count);
   const auto [at, fresh] = leases_.try_emplace(id);
+  auto& table = at->second.table;
   try {
-    auto& table = at->second;
     if (table.capacity() < table.size() + count)
       table.reserve(std::max(2 * table.capacity(), table.size() + count));
   } catch (...) {
@@ -37,46 +92,91 @@ bool kv_pool::lease(request_id id, std::uint32_t count, std::vector<block_id>& o
     throw;
   }
   for (std::uint32_t i = 0; i < count; ++i) {
-    const block_id b = free_.back();
-    free_.pop_back();
+    const block_id b = take_one();
     blocks_[b].leases = 1;
-    at->second.push_back(b);
+    table.push_back(b);
     out.push_back(b);
   }
-  level_.free -= count;
   level_.leased += count;
   return true;
 }
 
-bool kv_pool::share(request_id from, request_id to, std::uint32_t count) {
-  const auto source = table(from);
-  if (count > source.size() || held(to) != 0) return false;
-  if (count == 0) return true;
-  std::vector<block_id> copy(source.begin(), source.begin() + count);
-  leases_.emplace(to, copy);
-  for (const block_id b : copy) ++blocks_[b].leases;
-  return true;
+void kv_pool::match(
+    std::uint64_t salt, std::span<const std::int32_t> tokens, std::vector<block_id>& out) const {
+  prefix_node parent = prefix_index::root(salt);
+  for (std::size_t end = block_tokens_; end < tokens.size(); end += block_tokens_) {
+    const block_id b = known_.find(parent, tokens.subspan(end - block_tokens_, block_tokens_));
+    if (b == prefix_index::none) return;
+    out.push_back(b);
+    parent = known_.node(b);
+  }
+}
+
+std::uint32_t kv_pool::unheld(std::span<const block_id> blocks) const noexcept {
+  return static_cast<std::uint32_t>(std::ranges::count_if(
+      blocks, [&](block_id b) { return blocks_[b].leases == 0 && blocks_[b].limbo == 0; }));
+}
+
+void kv_pool::adopt(request_id id, std::span<const block_id> found) {
+  if (found.empty()) return;
+  assert(held(id) == 0);
+  owner fresh;
+  fresh.table.assign(found.begin(), found.end());
+  fresh.placed = static_cast<std::uint32_t>(found.size());
+  fresh.last = known_.node(found.back());
+  leases_[id] = std::move(fresh);
+  const auto lives = static_cast<std::uint8_t>(std::bit_width(found.size())); // of a long prefix more
+  for (const block_id b : found) {
+    block& shared = blocks_[b];
+    if (shared.leases++ == 0) {
+      ++level_.leased;
+      if (shared.limbo != 0) {
+        --level_.limbo;
+      } else {
+        --level_.cached;
+        unlink(b);
+      }
+    }
+    const auto most = std::min(lives, most_lives);
+    if (shared.lives < most) ++shared.lives;
+  }
+}
+
+void kv_pool::publish(
+    request_id id, std::uint32_t first, std::uint64_t salt, std::span<const std::int32_t> tokens) {
+  const auto at = leases_.find(id);
+  if (at == leases_.end() || at->second.placed != first) return; // released, or an earlier one was not noted
+  owner& o = at->second;
+  if (o.placed == 0) o.last = prefix_index::root(salt);
+  for (; tokens.size() >= block_tokens_ && o.placed < o.table.size();
+       tokens = tokens.subspan(block_tokens_)) {
+    const auto content = tokens.first(block_tokens_);
+    const block_id own = o.table[o.placed];
+    const block_id there = known_.find(o.last, content);
+    if (there == prefix_index::none) known_.add(own, o.last, content);
+    o.last = known_.node(there == prefix_index::none ? own : there);
+    ++o.placed;
+  }
 }
 
 std::uint32_t kv_pool::release(request_id id, std::uint64_t after_step) {
   const auto at = leases_.find(id);
   if (at == leases_.end()) return 0;
   if (after_step != 0) limbo_.push_back({after_step, {}});
-  auto table = std::move(at->second);
+  auto table = std::move(at->second.table);
   leases_.erase(at);
-  const auto count = static_cast<std::uint32_t>(table.size());
-  for (const block_id b : table) {
-    if (after_step != 0) ++blocks_[b].limbo;
-    if (--blocks_[b].leases == 0) {
-      --level_.leased;
-      if (blocks_[b].limbo != 0) {
-        ++level_.limbo;
-      } else {
-        ++level_.free;
-        free_.push_back(b);
-      }
-    }
+  // From the end: it is given away before the beginning, without which it is not found.
+  for (std::size_t i = table.size(); i-- > 0;) {
+    block& b = blocks_[table[i]];
+    if (after_step != 0) ++b.limbo;
+    if (--b.leases != 0) continue;
+    --level_.leased;
+    if (b.limbo != 0)
+      ++level_.limbo;
+    else
+      idle(table[i]);
   }
+  const auto count = static_cast<std::uint32_t>(table.size());
   if (after_step != 0) limbo_.back().blocks = std::move(table);
   return count;
 }
@@ -84,11 +184,12 @@ std::uint32_t kv_pool::release(request_id id, std::uint64_t after_step) {
 void kv_pool::settle(std::uint64_t step_seq) noexcept {
   // Batches arrive in step order, because a step's releases come before the next step is planned.
   while (!limbo_.empty() && limbo_.front().after_step <= step_seq) {
-    for (const block_id b : limbo_.front().blocks) {
-      if (--blocks_[b].limbo != 0 || blocks_[b].leases != 0) continue;
+    const auto& table = limbo_.front().blocks;
+    for (std::size_t i = table.size(); i-- > 0;) {
+      block& b = blocks_[table[i]];
+      if (--b.limbo != 0 || b.leases != 0) continue;
       --level_.limbo;
-      ++level_.free;
-      free_.push_back(b);
+      idle(table[i]);
     }
     limbo_.pop_front();
   }
@@ -98,28 +199,30 @@ bool kv_pool::audit() const {
   kv_level seen{};
   seen.total = static_cast<std::uint32_t>(blocks_.size());
   std::vector<block> counted(blocks_.size());
-  for (const auto& [owner, table] : leases_) // counts only: the order does not matter
-    for (const block_id b : table) ++counted[b].leases;
+  for (const auto& [id, o] : leases_) // counts only: the order does not matter
+    for (const block_id b : o.table) ++counted[b].leases;
   for (const auto& batch : limbo_)
     for (const block_id b : batch.blocks) ++counted[b].limbo;
-  std::vector<bool> is_free(blocks_.size());
-  for (const block_id b : free_) {
-    if (is_free[b]) return false;
-    is_free[b] = true;
+  std::vector<std::uint8_t> idle_in(blocks_.size()); // lists that hold it
+  std::vector<bool> cached(blocks_.size());
+  for (const block_id b : free_) ++idle_in[b];
+  block_id before = nobody;
+  for (block_id b = oldest_; b != nobody; before = b, b = blocks_[b].after) {
+    if (++idle_in[b] != 1 || blocks_[b].before != before || !known_.holds(b)) return false;
+    cached[b] = true;
   }
+  if (newest_ != before) return false;
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
     if (counted[i].leases != blocks_[i].leases || counted[i].limbo != blocks_[i].limbo) return false;
     const bool used = counted[i].leases != 0 || counted[i].limbo != 0;
-    if (used == is_free[i]) return false;
-    if (counted[i].leases != 0)
-      ++seen.leased;
-    else if (counted[i].limbo != 0)
-      ++seen.limbo;
-    else
-      ++seen.free;
+    if (idle_in[i] != (used ? 0 : 1)) return false;
+    ++(counted[i].leases != 0  ? seen.leased
+       : counted[i].limbo != 0 ? seen.limbo
+       : cached[i]             ? seen.cached
+                               : seen.free);
   }
   return balanced() && seen.free == level_.free && seen.leased == level_.leased &&
-         seen.limbo == level_.limbo && seen.total == level_.total;
+         seen.limbo == level_.limbo && seen.cached == level_.cached && seen.total == level_.total;
 }
 
 } // namespace troupe::actors

@@ -3,9 +3,11 @@
 #pragma once
 
 #include "actors/messages.hpp"
+#include "actors/prefix_index.hpp"
 
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -20,8 +22,16 @@ struct pool_key {
   auto operator<=>(const pool_key&) const = default;
 };
 
-/// Owns: all block counts. Every block is in exactly one of four states; a block that several owners share
-/// counts once. Nothing but `lease` and `release` allocates; both leave the ledger whole when they throw.
+/// Owns: all block counts. Every block is in exactly one of four states: free; leased, by one or several
+/// owners; in limbo, because a running step still writes it; cached, held by nobody and known by its content.
+/// A block that several owners share counts once. A known block is full and is never written again, so owners
+/// share it without copies.
+///
+/// Cached blocks are given away like free ones, once those are used up: the longest unused first, and of one
+/// prefix its end before its beginning. A block that was found again lives one round longer for each time, at
+/// most `most_lives`, and more the longer the prefix was.
+///
+/// Each function that allocates leaves the ledger whole when it throws.
 class kv_pool {
  public:
   kv_pool(pool_key key, std::uint32_t blocks, std::uint32_t block_tokens);
@@ -32,19 +42,31 @@ class kv_pool {
   }
   std::uint32_t held(request_id id) const noexcept;
   std::span<const block_id> table(request_id id) const noexcept;
+  /// Blocks that can be leased: free and cached ones.
+  std::uint32_t available() const noexcept { return level_.free + level_.cached; }
 
   /// Leases `count` more blocks to `id` and appends their ids to `out`; false, with nothing changed, when
-  /// fewer are free. Throws bad_alloc, with nothing changed.
+  /// fewer are available. Throws bad_alloc, with nothing changed.
   bool lease(request_id id, std::uint32_t count, std::vector<block_id>& out);
-  /// Lets `to` hold the first `count` blocks of `from`'s table too; `to` must hold none yet.
-  /// False, with nothing changed, when `from` holds fewer. Throws bad_alloc, with nothing changed.
-  bool share(request_id from, request_id to, std::uint32_t count);
-  /// `id` holds nothing from now on. Blocks that nobody else holds are free at once, or in limbo until
-  /// `settle(after_step)` when `after_step` is not 0. Returns how many `id` held.
+  /// The blocks of the longest known prefix of `tokens` in the tree of `salt`, first block first, appended to
+  /// `out`. One token at least is left over: its row draws the next one.
+  void match(std::uint64_t salt, std::span<const std::int32_t> tokens, std::vector<block_id>& out) const;
+  /// How many of `blocks` nobody holds: what is left of `available` when they are adopted.
+  std::uint32_t unheld(std::span<const block_id> blocks) const noexcept;
+  /// Lets `id`, which must hold none, hold what `match` found. Throws bad_alloc, with nothing changed.
+  void adopt(request_id id, std::span<const block_id> blocks);
+  /// Makes the blocks of `id`'s table from its `first` on known, with `tokens` in them; nothing when there is
+  /// a gap before them. What is known under another block already stays `id`'s alone. Throws bad_alloc: the
+  /// blocks that were entered before stay so.
+  void publish(request_id id, std::uint32_t first, std::uint64_t salt, std::span<const std::int32_t> tokens);
+  /// `id` holds nothing from now on. Blocks that nobody else holds are free or cached at once, or in limbo
+  /// until `settle(after_step)` when `after_step` is not 0. Returns how many `id` held.
   std::uint32_t release(request_id id, std::uint64_t after_step);
-  /// Steps up to `step_seq` write no more: their limbo is free.
+  /// Steps up to `step_seq` write no more: their limbo is over.
   void settle(std::uint64_t step_seq) noexcept;
 
+  /// Owners of a block.
+  std::uint32_t holders(block_id b) const noexcept { return blocks_[b].leases; }
   bool is_free(block_id b) const noexcept { return blocks_[b].leases == 0 && blocks_[b].limbo == 0; }
   kv_level level() const noexcept { return level_; }
   bool balanced() const noexcept {
@@ -57,21 +79,38 @@ class kv_pool {
   std::size_t owners() const noexcept { return leases_.size(); }
 
  private:
+  static constexpr block_id nobody = std::numeric_limits<block_id>::max();
+  static constexpr std::uint8_t most_lives = 8;
+  static constexpr int most_turns = 64; ///< of the list for one block: a bound on the time it takes
+
   struct block {
     std::uint16_t leases = 0;
     std::uint16_t limbo = 0;
+    std::uint8_t lives = 0;                   ///< rounds it is spared
+    block_id before = nobody, after = nobody; ///< in the list of cached ones
+  };
+  struct owner {
+    std::vector<block_id> table;
+    std::uint32_t placed = 0; ///< first blocks whose place in the trie is known
+    prefix_node last = 0;     ///< of the last of those
   };
   struct limbo_batch {
     std::uint64_t after_step;
     std::vector<block_id> blocks;
   };
+  block_id take_one() noexcept;
+  void idle(block_id b) noexcept;
+  void enlist(block_id b) noexcept;
+  void unlink(block_id b) noexcept;
 
   pool_key key_;
   std::uint32_t block_tokens_;
   kv_level level_;
-  std::vector<block> blocks_;                                    ///< [total]
-  std::vector<block_id> free_;                                   ///< stack, capacity for all
-  std::unordered_map<request_id, std::vector<block_id>> leases_; ///< looked up, never walked for a decision
+  std::vector<block> blocks_;                  ///< [total]
+  std::vector<block_id> free_;                 ///< stack, capacity for all
+  block_id oldest_ = nobody, newest_ = nobody; ///< of the cached ones, by when they fell idle
+  prefix_index known_;
+  std::unordered_map<request_id, owner> leases_; ///< looked up, never walked for a decision
   std::deque<limbo_batch> limbo_;
 };
 

@@ -97,6 +97,9 @@ struct stream_resumed {
 struct block_grant {
   request_id id;
   std::vector<block_id> blocks;
+  /// First positions whose keys and values are in the first of these blocks already. Nobody writes them
+  /// again.
+  std::uint32_t cached = 0;
 };
 /// A demand that could not be met; nothing of it was granted.
 struct block_shortage {
@@ -106,6 +109,7 @@ struct block_shortage {
 /// A snapshot of one KV pool, blocks. free + leased + limbo + cached == total.
 struct kv_level {
   std::uint32_t free = 0, leased = 0, limbo = 0, cached = 0, total = 0;
+  bool operator==(const kv_level&) const = default;
 };
 /// Answers `reserve_blocks`, demand by demand. A demand that needs blocks and is not named met an allocation
 /// failure in the ledger: nothing of it was granted. From: cache manager.
@@ -113,11 +117,13 @@ struct blocks_reserved {
   std::uint64_t step_seq = 0;
   std::vector<block_grant> grants;
   std::vector<block_shortage> shortages;
+  kv_level level; ///< after it
 };
 /// Answers `release_blocks`, once the blocks can be given to others. From: cache manager.
 struct blocks_released {
   request_id id;
-  std::uint32_t blocks = 0;
+  std::uint32_t blocks = 0; ///< that it held; others may hold some of them still
+  kv_level level;           ///< after it
 };
 
 /// The log probability of a prompt's token after those before it, and the most likely tokens in its place.
@@ -152,6 +158,8 @@ struct model_ready {
   std::uint32_t block_tokens = 0;
   std::uint32_t context = 0; ///< positions per sequence
   std::vector<std::int32_t> end_of_sequence;
+  /// Sequences that reach further compute other keys and values than those that do not; 0: all the same.
+  std::uint32_t reach_border = 0;
 };
 /// No new work from now on. Answered by `drained` when no request is left. From: engine.
 struct drain {};
@@ -257,9 +265,13 @@ struct request_protocol
 // ---- to the cache manager --------------------------------------------------------------------------------
 
 /// "`id` shall hold blocks for `positions`": the same demand twice grants nothing the second time.
+/// With `prefix` given, of one that holds none: first what is known of these tokens, then blocks for
+/// `positions` more, but for no more than there are tokens.
 struct block_demand {
   request_id id;
   std::uint32_t positions = 0;
+  token_list prefix; ///< null: nothing known may be used
+  std::uint64_t salt = 0;
 };
 /// Served in order, each wholly or not at all. Answered by `blocks_reserved`. From: scheduler.
 struct reserve_blocks {
@@ -276,10 +288,22 @@ struct release_blocks {
 struct step_finished {
   std::uint64_t step_seq = 0;
 };
+/// Blocks of `id`'s table that are full now, from `first_block` on, with `tokens` in them.
+struct filled_blocks {
+  request_id id;
+  std::uint32_t first_block = 0;
+  std::uint64_t salt = 0; ///< of the tree that they are found in
+  std::vector<std::int32_t> tokens;
+};
+/// What others may find from now on. Best effort: what cannot be noted is not found. Its bytes count for
+/// nothing in the mailbox: they are bounded by the blocks of the pool. From: scheduler.
+struct publish_blocks {
+  std::vector<filled_blocks> all;
+};
 
 struct cache_protocol : runtime::protocol<
                             runtime::control<reserve_blocks>, runtime::control<release_blocks>,
-                            runtime::control<step_finished>> {
+                            runtime::control<step_finished>, runtime::control<publish_blocks>> {
   static constexpr std::string_view name = "cache_manager";
 };
 

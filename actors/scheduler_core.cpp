@@ -65,6 +65,7 @@ void scheduler_core::on(enqueue&& m, time_point now, scheduler_effects& out) {
   s->phase = phase::ready;
   s->ready_since = now;
   s->filter = filter_of(s->wish);
+  place(*s);
   recount(*s);
   if (s->wish.max_tokens == 0 && s->scores_wanted() == 0) end_sequence(*s, finish_reason::length, t);
   pump(t);
@@ -99,9 +100,13 @@ void scheduler_core::on(finish&& m, time_point now, scheduler_effects& out) {
 void scheduler_core::on(blocks_released&& m, time_point now, scheduler_effects& out) {
   turn t{now, out};
   released_blocks_.add(m.blocks, now);
+  used_ = std::uint64_t{m.level.leased} + m.level.limbo;
   auto* s = find(m.id);
   if (s == nullptr || s->releases_pending == 0) return;
   --s->releases_pending;
+  const std::uint32_t back = std::min(s->in_transit, m.blocks);
+  s->in_transit -= back;
+  in_transit_ -= back;
   if (s->phase == phase::closing && s->releases_pending == 0) conclude(*s, t);
   pump(t);
 }
@@ -112,6 +117,7 @@ void scheduler_core::on(step_done&& m, time_point now, scheduler_effects& out) {
   stats_.step_time.add(m.took);
   end_step(t);
   const std::size_t answered = std::min(plan_.size(), m.results.size());
+  publish(m, t); // before an end takes the blocks away
   for (std::size_t i = 0; i < answered; ++i) {
     auto* s = find(plan_[i].id);
     if (s == nullptr || s->phase != phase::running || m.results[i].id != s->id) continue;
@@ -237,6 +243,7 @@ void scheduler_core::pump(turn& t) {
     seat_from_queue();
     if (step_ == step_state::idle) plan_step(t);
   }
+  watch_levels();
   set_next_alarm(t);
   if (draining_ && !drained_told_ && sequences_.empty()) {
     drained_told_ = true;
@@ -271,6 +278,7 @@ void scheduler_core::begin_close(sequence& s, turn& t) {
   if (!seated) queue_.erase({s.rank, s.id});
   if (!s.started) unstarted_.erase({s.arrival.time_since_epoch().count(), s.id});
   leave_seat(s);
+  leave_chain(s);
   recount(s);
   if (step_ == step_state::reserving) drop_from_plan(s.id);
   if (s.opened) t.out.emplace_back(close_sequence{s.id});
@@ -303,9 +311,10 @@ void scheduler_core::conclude(sequence& s, turn& t) {
 
 void scheduler_core::forget(sequence& s) {
   leave_seat(s);
+  leave_chain(s);
   queue_.erase({s.rank, s.id});
   unstarted_.erase({s.arrival.time_since_epoch().count(), s.id});
-  held_total_ -= s.held;
+  in_transit_ -= std::exchange(s.in_transit, 0);
   s.held = 0;
   s.phase = phase::closing;
   recount(s);

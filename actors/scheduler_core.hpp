@@ -5,12 +5,14 @@
 #include "actors/load_meters.hpp"
 #include "actors/messages.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <optional>
 #include <set>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <variant>
 #include <vector>
 
@@ -34,6 +36,7 @@ struct scheduler_options {
   /// A request that waited this long counts as one priority better. So a request of priority p is overtaken
   /// only by those that arrive within p quanta after it: its wait is bounded under any load.
   duration ageing_quantum = std::chrono::seconds(5);
+  bool prefix_cache = true;        ///< sequences of one tenant share the blocks of what they begin with
   std::uint32_t preempt_every = 0; ///< for tests: preempt a running sequence every N steps; 0 = never
 };
 
@@ -42,6 +45,7 @@ struct scheduler_stats {
   std::uint32_t running = 0, waiting = 0, paused = 0;
   std::uint64_t steps = 0, failed_steps = 0, prefill_tokens = 0, decode_tokens = 0;
   std::uint64_t preemptions = 0, recomputed_tokens = 0;
+  std::uint64_t prefix_asked_tokens = 0, prefix_found_tokens = 0; ///< of sequences that began, or began anew
   std::uint32_t step_rows_max = 0, step_sequences_max = 0, last_step_rows = 0, last_step_sequences = 0;
   std::uint64_t submitted = 0, finished_stop = 0, finished_length = 0, cancelled = 0;
   std::array<std::uint64_t, static_cast<std::size_t>(errc::internal) + 1> failed{}; ///< by errc
@@ -50,7 +54,7 @@ struct scheduler_stats {
 
 using scheduler_effect = std::variant<
     admitted, refused, started, token_ready, prompt_scored, sequence_finished, reserve_blocks, release_blocks,
-    step_finished, run_step, close_sequence, set_alarm, drained>;
+    step_finished, publish_blocks, run_step, close_sequence, set_alarm, drained>;
 using scheduler_effects = std::vector<scheduler_effect>;
 
 /// Pure: no clock, no Asio, no thread. A request is admitted or refused at the door; admitted ones take a
@@ -62,6 +66,9 @@ using scheduler_effects = std::vector<scheduler_effect>;
 /// Shortage: paused sequences yield first, then the youngest of lower rank than the one in need, never the
 /// oldest of its class unless nothing could run otherwise. A preempted sequence keeps its seat and rank, and
 /// is computed anew once its blocks and one for each running sequence are free.
+///
+/// Prefixes: a sequence begins behind the longest prefix whose blocks the cache manager knows. One whose
+/// prefix is just being computed by an elder waits for that instead of computing it again.
 ///
 /// Tokens depend on prompt, sampling and position only; plans are ordered by id.
 /// Cost: O(log n) in the queue; O(seated) per step.
@@ -97,7 +104,7 @@ class scheduler_core {
   };
   std::vector<view> requests() const; ///< by id
   double kv_use() const noexcept;     ///< (leased + limbo + predicted growth of seated requests) / total
-  std::uint64_t committed_blocks() const noexcept { return committed_; }
+  std::uint64_t committed_blocks() const noexcept { return used_blocks() + growth_; }
   std::size_t queued() const noexcept { return queue_.size(); }
   std::uint32_t active_seats() const noexcept { return active_seats_; }
 
@@ -126,7 +133,8 @@ class scheduler_core {
     bool demand_pending = false;    ///< named in the `reserve_blocks` under way
     std::uint32_t predicted = 0;    ///< blocks it is expected to need in all
     std::uint32_t held = 0;         ///< blocks
-    std::uint32_t counted = 0;      ///< its share of `committed_`
+    std::uint32_t counted = 0;      ///< its share of `growth_`
+    std::uint32_t in_transit = 0;   ///< blocks of its preemptions that are not back yet
     std::uint32_t computed = 0;     ///< positions whose keys and values are in its blocks
     std::uint32_t high_water = 0;   ///< most it ever had computed
     std::uint32_t scored = 0;       ///< first positions whose next token's score was told
@@ -136,6 +144,10 @@ class scheduler_core {
     std::uint64_t last_step = 0;
     time_point ready_since{}, last_token{};
     std::vector<block_id> new_blocks; ///< granted, not yet told to the executor
+    std::uint64_t salt = 0;           ///< of the tree that its blocks are known in
+    std::vector<std::uint64_t> chain; ///< one number for each full block of its prompt and all before it
+    bool chained = false;             ///< `chain` is entered in `begun_prefixes_`
+    std::uint32_t published = 0;      ///< first positions whose blocks were made known, or were found
     finish_reason reason = finish_reason::stop;
     std::optional<error> failed;
 
@@ -151,6 +163,11 @@ class scheduler_core {
     std::int64_t order;
     request_id id;
     auto operator<=>(const queue_key&) const = default;
+  };
+  /// A full block of a prompt that running sequences hold or are about to compute.
+  struct begun_prefix {
+    request_id computes; ///< the first of them; number 0 when it is gone
+    std::uint32_t holders = 0;
   };
   struct planned {
     request_id id;
@@ -178,6 +195,8 @@ class scheduler_core {
   void expire_queue(turn& t);
   void set_paused(request_id id, bool paused, turn& t);
   void recount(sequence& s);
+  void watch_levels() noexcept;
+  std::uint64_t used_blocks() const noexcept { return used_ - std::min(used_, in_transit_); }
 
   // scheduler_plan.cpp: the next step, shortages
   void plan_step(turn& t);
@@ -198,6 +217,20 @@ class scheduler_core {
   void preempt(sequence& s, turn& t);
   void force_preemption(turn& t);
   void drop_from_plan(request_id id);
+
+  // scheduler_prefix.cpp: what sequences share
+  void place(sequence& s);
+  void enter_chain(sequence& s);
+  void leave_chain(sequence& s);
+  struct shared_prefix {
+    std::uint32_t blocks = 0;    ///< that running sequences hold or compute
+    bool being_computed = false; ///< by an elder
+  };
+  shared_prefix shared_with_running(const sequence& s) const;
+  bool may_find(const sequence& s) const noexcept { return options_.prefix_cache && !s.wish.score_prompt; }
+  block_demand demand_of(const sequence& s, const planned& p) const;
+  void begin_behind(sequence& s, std::uint32_t cached);
+  void publish(const step_done& m, turn& t);
 
   // scheduler_core.cpp: messages, ends
   sequence* find(request_id id) noexcept;
@@ -228,8 +261,10 @@ class scheduler_core {
   std::set<queue_key> unstarted_;                      ///< no row computed yet, by arrival
   std::vector<sequence*> seated_;                      ///< by id; not closing
   std::uint32_t active_seats_ = 0;                     ///< seated and not paused
-  std::uint64_t committed_ = 0;                        ///< blocks held, or forecast for seated requests
-  std::uint64_t held_total_ = 0;                       ///< blocks not free
+  std::uint64_t used_ = 0;       ///< blocks leased or in limbo, as the cache manager last said
+  std::uint64_t in_transit_ = 0; ///< of those, what preempted sequences gave back since
+  std::uint64_t growth_ = 0;     ///< blocks that seated requests are expected to need beyond what they hold
+  std::unordered_map<std::uint64_t, begun_prefix> begun_prefixes_; ///< by chain number
   watermark full_, shed_;
   output_forecast outputs_;
   rate_meter released_blocks_, finished_requests_;
@@ -251,6 +286,7 @@ class scheduler_core {
   std::vector<candidate> candidates_;
   std::vector<sequence*> scratch_, victims_;
   std::vector<std::pair<std::int64_t, const sequence*>> elders_;
+  std::unordered_set<std::uint64_t> opening_; ///< chain numbers that the plan's beginners compute
 };
 
 } // namespace troupe::actors

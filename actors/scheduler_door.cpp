@@ -6,6 +6,7 @@
 #include <cmath>
 #include <new>
 #include <utility>
+#include <xxhash.h>
 
 namespace troupe::actors {
 
@@ -27,6 +28,7 @@ void scheduler_core::on(admission_request&& m, time_point now, scheduler_effects
       s.arrival = now;
       s.rank = rank;
       s.group = m.group;
+      s.salt = XXH3_64bits(m.tenant.data(), m.tenant.size());
       s.prompt_tokens = m.prompt_tokens;
       s.predicted = need;
       if (!begun(m.group)) unstarted_.insert({now.time_since_epoch().count(), m.id});
@@ -62,7 +64,7 @@ scheduler_core::refuse_at_door(const admission_request& m, std::uint32_t need, b
         "KV cache use is " + percent(kv_use()) + "; new work is refused from " +
             percent(options_.kv_high_watermark) + " until it falls below " +
             percent(reopening_level(options_.kv_high_watermark, options_.hysteresis)),
-        static_cast<double>(committed_) + need -
+        static_cast<double>(committed_blocks()) + need -
             reopening_level(options_.kv_high_watermark, options_.hysteresis) * total,
         m.id, t.now);
   if (shed_.on() && m.priority >= options_.low_priority)
@@ -71,7 +73,7 @@ scheduler_core::refuse_at_door(const admission_request& m, std::uint32_t need, b
         "KV cache use is " + percent(kv_use()) + "; priorities from " +
             std::to_string(options_.low_priority) + " on are refused from " +
             percent(options_.kv_low_watermark),
-        static_cast<double>(committed_) + need -
+        static_cast<double>(committed_blocks()) + need -
             reopening_level(options_.kv_low_watermark, options_.hysteresis) * total,
         m.id, t.now);
   if (!seatable && queue_.size() >= options_.max_queue)
@@ -105,23 +107,27 @@ std::uint32_t scheduler_core::forecast_blocks(std::uint32_t prompt, std::uint32_
 }
 
 double scheduler_core::kv_use() const noexcept {
-  return model_.kv_blocks == 0 ? 0 : static_cast<double>(committed_) / model_.kv_blocks;
+  return model_.kv_blocks == 0 ? 0 : static_cast<double>(committed_blocks()) / model_.kv_blocks;
 }
 
 bool scheduler_core::seat_free(std::uint32_t need) const noexcept {
   if (active_seats_ >= options_.max_batch) return false;
   // Whatever fits the pool at all may run alone.
   return seated_.empty() ||
-         static_cast<double>(committed_ + need) <= options_.kv_high_watermark * model_.kv_blocks;
+         static_cast<double>(committed_blocks() + need) <= options_.kv_high_watermark * model_.kv_blocks;
 }
 
-/// Keeps `committed_` true: call it after anything that a sequence's share depends on.
+/// Keeps `growth_` true: call it after anything that a sequence's share depends on.
 void scheduler_core::recount(sequence& s) {
   const bool expects_more = s.seated && !s.paused && s.phase != phase::closing;
-  const std::uint32_t share = expects_more ? std::max(s.held, s.predicted) : s.held;
-  committed_ += share;
-  committed_ -= s.counted;
+  const std::uint32_t share = expects_more && s.predicted > s.held ? s.predicted - s.held : 0;
+  growth_ += share;
+  growth_ -= s.counted;
   s.counted = share;
+}
+
+/// Once a turn: in the middle of one, blocks may count twice.
+void scheduler_core::watch_levels() noexcept {
   const double use = kv_use();
   full_.update(use);
   shed_.update(use);

@@ -38,7 +38,7 @@ void scheduler_core::collect_candidates(turn&) {
   scratch_.clear();
   std::uint32_t running = 0;
   std::int64_t available =
-      static_cast<std::int64_t>(model_.kv_blocks) - static_cast<std::int64_t>(held_total_);
+      static_cast<std::int64_t>(model_.kv_blocks) - static_cast<std::int64_t>(used_blocks());
   for (auto* s : seated_) {
     if (s->paused) {
       available += s->held; // the first to yield
@@ -54,12 +54,18 @@ void scheduler_core::collect_candidates(turn&) {
 }
 
 /// A sequence begins, or begins anew, only with all it has to compute in reach and a block to spare for each
-/// one that runs: else it would be preempted at once. In order of rank, and nobody past one who must wait.
+/// one that runs: else it would be preempted at once. In order of rank, and nobody past one who must wait for
+/// blocks. One whose prefix is being computed waits for that, and holds nobody up.
 void scheduler_core::open_ready(std::uint32_t running, std::int64_t available) {
   std::sort(scratch_.begin(), scratch_.end(), [](const auto* a, const auto* b) { return elder(*a, *b); });
+  opening_.clear();
   for (auto* s : scratch_) {
-    const std::int64_t need = blocks_for(s->known());
+    const auto shared = shared_with_running(*s);
+    const bool twice = shared.blocks < s->chain.size() && opening_.contains(s->chain[shared.blocks]);
+    if (may_find(*s) && (shared.being_computed || twice)) continue;
+    const std::int64_t need = blocks_for(s->known()) - (may_find(*s) ? shared.blocks : 0);
     if (running > 0 && available < need + running) return;
+    opening_.insert(s->chain.begin() + shared.blocks, s->chain.end());
     available -= need;
     ++running;
     candidates_.push_back({s, s->known()});
@@ -174,7 +180,7 @@ void scheduler_core::ask_for_blocks(turn& t) {
   ask.demands.reserve(scratch_.size());
   for (auto* s : scratch_) {
     const auto p = std::find_if(plan_.begin(), plan_.end(), [&](const planned& x) { return x.id == s->id; });
-    ask.demands.push_back({s->id, p->first + p->count});
+    ask.demands.push_back(demand_of(*s, *p));
     s->demand_pending = true;
   }
   step_ = step_state::reserving;
@@ -183,15 +189,15 @@ void scheduler_core::ask_for_blocks(turn& t) {
 
 void scheduler_core::on(blocks_reserved&& m, time_point now, scheduler_effects& out) {
   turn t{now, out};
+  used_ = std::uint64_t{m.level.leased} + m.level.limbo;
   if (step_ != step_state::reserving || m.step_seq != step_seq_) return;
   for (auto& g : m.grants) {
     auto* s = find(g.id);
     if (s == nullptr || s->phase == phase::closing) continue; // its release is under way
-    const auto count = static_cast<std::uint32_t>(g.blocks.size());
     s->new_blocks.insert(s->new_blocks.end(), g.blocks.begin(), g.blocks.end());
-    s->held += count;
-    held_total_ += count;
+    s->held += static_cast<std::uint32_t>(g.blocks.size());
     s->demand_pending = false;
+    if (s->phase == phase::ready) begin_behind(*s, g.cached);
     s->phase = phase::running;
     recount(*s);
   }
@@ -359,10 +365,13 @@ void scheduler_core::preempt(sequence& s, turn& t) {
   if (s.held > 0) {
     t.out.emplace_back(release_blocks{s.id, 0});
     ++s.releases_pending;
+    s.in_transit += s.held;
+    in_transit_ += s.held;
   }
-  held_total_ -= s.held;
+  leave_chain(s);
   s.held = 0;
   s.computed = 0;
+  s.published = 0;
   s.new_blocks.clear();
   s.phase = phase::ready;
   s.ready_since = t.now;

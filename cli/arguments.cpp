@@ -210,9 +210,10 @@ void arguments::settings(config::settings& into, std::span<const std::string_vie
     }
     std::string names(row.flag);
     if (row.name == "model.path") names = "-m," + names;
-    if (std::holds_alternative<bool& (*)(config::settings&)>(row.field))
+    if (std::holds_alternative<bool& (*)(config::settings&)>(row.field)) {
+      if (row.toml(into) == "true") names += ",!--no-" + std::string(row.flag.substr(2));
       flag.option = state_->app.add_flag(names, flag.on, help);
-    else
+    } else
       flag.option =
           state_->app.add_option(names, flag.text, help + "; default " + row.toml(into))->type_name("");
   }

@@ -28,6 +28,7 @@ engine_options make_engine_options(const config::settings& all) {
   out.queue_timeout_ms = from.queue_timeout_ms;
   out.kv_high_watermark = from.kv_high_watermark;
   out.kv_low_watermark = from.kv_low_watermark;
+  out.prefix_cache = from.prefix_cache;
   out.preempt_every = from.preempt_every;
   out.trace_dir = from.trace_dir;
   return out;

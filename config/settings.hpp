@@ -29,6 +29,7 @@ struct settings {
     std::uint32_t queue_timeout_ms = 60'000;
     double kv_high_watermark = 0.95;
     double kv_low_watermark = 0.90;
+    bool prefix_cache = true;
     std::uint32_t preempt_every = 0;
     std::string trace_dir;
   } engine;

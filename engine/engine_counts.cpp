@@ -48,6 +48,8 @@ actors::scheduler_stats joined(const actors::scheduler_stats& earlier, actors::s
   now.decode_tokens += earlier.decode_tokens;
   now.preemptions += earlier.preemptions;
   now.recomputed_tokens += earlier.recomputed_tokens;
+  now.prefix_asked_tokens += earlier.prefix_asked_tokens;
+  now.prefix_found_tokens += earlier.prefix_found_tokens;
   now.step_rows_max = std::max(now.step_rows_max, earlier.step_rows_max);
   now.step_sequences_max = std::max(now.step_sequences_max, earlier.step_sequences_max);
   add(now.time_to_first_token, earlier.time_to_first_token);
@@ -104,6 +106,8 @@ engine_stats engine_state::stats() const {
   out.decode_tokens = s.decode_tokens;
   out.preemptions = s.preemptions;
   out.recomputed_tokens = s.recomputed_tokens;
+  out.prefix_asked_tokens = s.prefix_asked_tokens;
+  out.prefix_found_tokens = s.prefix_found_tokens;
   out.step_rows_max = s.step_rows_max;
   out.step_sequences_max = s.step_sequences_max;
   out.last_step_rows = s.last_step_rows;

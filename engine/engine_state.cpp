@@ -28,6 +28,7 @@ actors::scheduler_options scheduler_options_of(const engine_options& o) {
   s.queue_timeout = std::chrono::milliseconds(o.queue_timeout_ms);
   s.kv_high_watermark = o.kv_high_watermark;
   s.kv_low_watermark = o.kv_low_watermark;
+  s.prefix_cache = o.prefix_cache;
   s.preempt_every = o.preempt_every;
   return s;
 }
@@ -187,6 +188,7 @@ result<void> engine_state::spawn_cast() {
   facts.block_tokens = host->block_tokens;
   facts.context = host->context;
   facts.end_of_sequence = host->info.end_of_sequence;
+  facts.reach_border = host->program->reach_border();
   if (cast_->scheduler.tell(std::move(facts)) != runtime::enqueue_result::ok)
     return error{errc::internal, "the scheduler took no mail", {}, 0};
   return {};

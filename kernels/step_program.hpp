@@ -233,6 +233,20 @@ struct step_program {
   kv_layout kv;
   std::uint32_t vocab = 0;
   std::uint32_t context = 0; ///< positions the model is made for
+
+  /// Sequences whose step_sequence::reach exceeds it compute other keys and values than the others do; 0: all
+  /// compute the same.
+  std::uint32_t reach_border() const noexcept {
+    std::uint32_t border = 0;
+    for (const op& one : ops)
+      std::visit(
+          [&](const auto& o) {
+            if constexpr (requires { o.rotary; })
+              if (o.rotary && !o.rotary->long_inverse_frequency.empty()) border = o.rotary->original_context;
+          },
+          one);
+    return border;
+  }
 };
 
 } // namespace troupe::kernels

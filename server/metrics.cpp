@@ -146,6 +146,12 @@ void add_steps(exposition& out, const engine_stats& e) {
   out.add(prom::MetricType::Counter, "troupe_tokens_total", "Tokens computed", tokens);
   out.counter(
       "troupe_recomputed_tokens_total", "Tokens computed again after preemption", e.recomputed_tokens);
+  out.counter(
+      "troupe_prefix_asked_tokens_total", "Tokens of requests that began, or began anew",
+      e.prefix_asked_tokens);
+  out.counter(
+      "troupe_prefix_found_tokens_total", "Of those, tokens whose KV blocks were there",
+      e.prefix_found_tokens);
   out.counter("troupe_preemptions_total", "Running requests put back into the queue", e.preemptions);
   out.gauge("troupe_step_rows_max", "Most rows in one step so far", e.step_rows_max);
   out.gauge("troupe_step_sequences_max", "Most sequences in one step so far", e.step_sequences_max);
@@ -156,6 +162,8 @@ void add_steps(exposition& out, const engine_stats& e) {
 
   out.counter("vllm:prompt_tokens_total", "Prompt tokens computed", e.prefill_tokens);
   out.counter("vllm:generation_tokens_total", "Tokens generated", e.decode_tokens);
+  out.counter("vllm:prefix_cache_queries_total", "Tokens looked up", e.prefix_asked_tokens);
+  out.counter("vllm:prefix_cache_hits_total", "Tokens found", e.prefix_found_tokens);
   out.counter("vllm:num_preemptions_total", "Running requests put back into the queue", e.preemptions);
 }
 

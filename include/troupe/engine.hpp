@@ -39,8 +39,10 @@ struct engine_options {
   std::uint32_t queue_timeout_ms = 60'000; ///< longest wait for a place
   double kv_high_watermark = 0.95;         ///< at this KV use all new work is refused
   double kv_low_watermark = 0.90;          ///< above this KV use low priority is refused
-  std::uint32_t preempt_every = 0;         ///< preempt a running sequence every N steps, for tests; 0 = never
-  std::string trace_dir;                   ///< one trace file per request; empty = none
+  bool prefix_cache =
+      true; ///< requests of one tenant that begin alike share KV blocks; no token depends on it
+  std::uint32_t preempt_every = 0; ///< preempt a running sequence every N steps, for tests; 0 = never
+  std::string trace_dir;           ///< one trace file per request; empty = none
 };
 
 struct model_info {
@@ -82,6 +84,8 @@ struct engine_stats {
   std::uint32_t kv_total = 0, kv_free = 0, kv_leased = 0, kv_limbo = 0, kv_cached = 0;
   std::uint32_t running = 0, waiting = 0, paused = 0;
   std::uint64_t steps = 0, prefill_tokens = 0, decode_tokens = 0, preemptions = 0, recomputed_tokens = 0;
+  /// Prompt tokens of requests that began, and those of them whose KV blocks were there already.
+  std::uint64_t prefix_asked_tokens = 0, prefix_found_tokens = 0;
   std::uint32_t step_rows_max = 0, step_sequences_max = 0, last_step_rows = 0, last_step_sequences = 0;
   std::uint64_t submitted = 0, finished_stop = 0, finished_length = 0, cancelled = 0;
   std::vector<std::pair<errc, std::uint64_t>> failed; ///< terminal errors by code

@@ -21,8 +21,9 @@ inline request_id rid(std::uint64_t number) {
   return {1, 1, number};
 }
 
-inline token_list prompt_of(std::size_t tokens) {
-  return std::make_shared<const std::vector<std::int32_t>>(tokens, 7);
+/// Of its own tokens, which no other number's prompt begins with.
+inline token_list prompt_of(std::size_t tokens, std::uint64_t number = 0) {
+  return std::make_shared<const std::vector<std::int32_t>>(tokens, static_cast<std::int32_t>(7 + number));
 }
 
 /// Cache mail is answered at once; everything else the scheduler says is kept for the test.
@@ -32,10 +33,10 @@ class stage {
 
   explicit stage(
       const scheduler_options& options, std::uint32_t blocks = 64, std::uint32_t block_tokens = 4,
-      std::uint32_t context = 64) :
+      std::uint32_t context = 64, std::uint32_t reach_border = 0) :
       core(options),
       cache({1, 0, 0}, blocks, block_tokens) {
-    tell(model_ready{blocks, block_tokens, context, {eos}});
+    tell(model_ready{blocks, block_tokens, context, {eos}, reach_border});
   }
 
   template<class Message>
@@ -70,7 +71,7 @@ class stage {
   void hand_in(std::uint64_t number, std::uint32_t prompt = 4, std::uint32_t max_tokens = 4) {
     enqueue m;
     m.id = rid(number);
-    m.prompt = prompt_of(prompt);
+    m.prompt = prompt_of(prompt, number);
     m.max_tokens = max_tokens;
     tell(std::move(m));
   }
@@ -134,7 +135,7 @@ class stage {
   bool answers = true; ///< false: cache mail waits
   std::uint64_t not_finite = 0;
   std::uint32_t scored_end = 0; ///< length of the prompts that want scores
-  std::vector<std::variant<reserve_blocks, release_blocks, step_finished>> cache_mail;
+  std::vector<std::variant<reserve_blocks, release_blocks, step_finished, publish_blocks>> cache_mail;
   std::optional<run_step> step;
   std::vector<std::uint64_t> admitted_ids, started_ids, closed_ids;
   std::map<std::uint64_t, error> refusals;
@@ -162,6 +163,7 @@ class stage {
   void take(reserve_blocks&& m) { cache_mail.emplace_back(std::move(m)); }
   void take(release_blocks&& m) { cache_mail.emplace_back(m); }
   void take(step_finished&& m) { cache_mail.emplace_back(m); }
+  void take(publish_blocks&& m) { cache_mail.emplace_back(std::move(m)); }
   void take(run_step&& m) { step = std::move(m); }
   void take(close_sequence&& m) { closed_ids.push_back(m.id.number); }
   void take(set_alarm&& m) { alarm = m.at; }

@@ -101,7 +101,7 @@ BOOST_AUTO_TEST_CASE(what_fits_the_pool_only_alone_runs_alone) {
   BOOST_TEST(!s.knock(2));
   s.run_until_end(1);
   BOOST_TEST((s.ended[1].reason == finish_reason::length));
-  BOOST_TEST(s.cache.level().free == 10U);
+  BOOST_TEST(s.cache.pool().available() == 10U);
 }
 
 BOOST_AUTO_TEST_CASE(a_prompt_that_never_fits_is_refused_after_tokenising) {

@@ -107,7 +107,7 @@ BOOST_AUTO_TEST_CASE(a_sequence_ends_for_the_right_reason) {
       BOOST_TEST(s.ended[1].completion_tokens == r.tokens);
       BOOST_TEST(s.tokens[1].size() == r.tokens);
       BOOST_TEST(s.tokens[1].back().ends == (r.reason == finish_reason::stop));
-      BOOST_TEST(s.cache.level().free == 64U);
+      BOOST_TEST(s.cache.pool().available() == 64U);
     }
   }
 }
@@ -175,7 +175,7 @@ BOOST_AUTO_TEST_CASE(a_prompt_is_scored_a_bounded_number_of_rows_at_a_time_and_o
     BOOST_TEST(!s.gaps);
     BOOST_REQUIRE_EQUAL(s.scores[1].size(), 9U);
     for (std::size_t i = 0; i < 9; ++i) BOOST_TEST(s.scores[1][i] == -static_cast<float>(i));
-    BOOST_TEST(s.cache.level().free == 64U);
+    BOOST_TEST(s.cache.pool().available() == 64U);
   }
 }
 
@@ -198,7 +198,7 @@ BOOST_AUTO_TEST_CASE(without_tokens_to_draw_a_prompt_may_fill_the_context_and_en
     BOOST_TEST(s.ended[1].completion_tokens == 0U);
     BOOST_TEST(s.ended[1].scored_tokens == (scored ? 7U : 0U));
     BOOST_TEST(s.refusals.empty());
-    BOOST_TEST(s.cache.level().free == 64U);
+    BOOST_TEST(s.cache.pool().available() == 64U);
   }
 }
 
@@ -356,7 +356,7 @@ BOOST_AUTO_TEST_CASE(a_row_that_is_not_finite_fails_alone) {
 }
 
 BOOST_AUTO_TEST_CASE(a_failed_step_is_computed_anew_and_its_culprit_found_alone) {
-  stage s(scheduler_options{});
+  stage s({.prefix_cache = false});
   for (std::uint64_t i = 1; i <= 3; ++i) s.submit(i, 4, 6);
   s.finish_step();
   while (s.tokens[3].size() < 2) s.finish_step();
@@ -383,7 +383,7 @@ BOOST_AUTO_TEST_CASE(a_failed_step_is_computed_anew_and_its_culprit_found_alone)
   s.run_until_end(3);
   BOOST_TEST((s.ended.at(1).reason == finish_reason::length));
   BOOST_TEST((s.ended.at(3).reason == finish_reason::length));
-  BOOST_TEST(s.cache.level().free == 64U);
+  BOOST_TEST(s.cache.pool().available() == 64U);
 }
 
 BOOST_AUTO_TEST_CASE(late_and_doubled_results_are_no_ops) {

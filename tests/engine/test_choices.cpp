@@ -65,7 +65,7 @@ struct whole : test::engine_fixture {
   }
   bool all_free() const {
     const engine_stats s = engine->stats();
-    return s.kv_free == s.kv_total && s.running == 0 && s.waiting == 0;
+    return s.kv_free + s.kv_cached == s.kv_total && s.running == 0 && s.waiting == 0;
   }
 };
 

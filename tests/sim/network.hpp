@@ -22,8 +22,8 @@ using any_message = std::variant<
     actors::admitted, actors::refused, actors::started, actors::token_ready, actors::prompt_scored,
     actors::sequence_finished, actors::prompt_ready, actors::prompt_failed, actors::client_cancel,
     actors::events_read, actors::reserve_blocks, actors::release_blocks, actors::step_finished,
-    actors::run_step, actors::close_sequence, actors::step_computed, actors::row_verdicts,
-    actors::check_rows>;
+    actors::publish_blocks, actors::run_step, actors::close_sequence, actors::step_computed,
+    actors::row_verdicts, actors::check_rows>;
 
 /// Participants: the fixed ones, then one per request.
 using party = std::uint32_t;

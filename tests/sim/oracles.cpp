@@ -249,7 +249,9 @@ void simulation::check_step_input(const kernels::step_input& input) {
   }
   for (std::size_t i = 0; i < input.rows.size(); ++i) {
     const auto& s = input.sequences.at(input.rows[i].sequence);
-    require(input.rows[i].position / scenario_.block_tokens < s.blocks.size(), "a row without a block");
+    const std::size_t at = input.rows[i].position / scenario_.block_tokens;
+    require(at < s.blocks.size(), "a row without a block");
+    require(cache_.pool().holders(s.blocks[at]) <= 1, "a row writes a block that others hold, too");
   }
 }
 
@@ -273,6 +275,7 @@ void simulation::check_plan(const actors::run_step& step) {
     require(!p.paused_at_plan, "a paused sequence was planned", e.id.number);
     require(!p.finished, "an ended sequence was planned", e.id.number);
     p.last_in_step = steps_launched_;
+    p.begins = e.open.has_value();
     running_requests_.push_back(e.id);
   }
   require(rows <= o.max_step_tokens, "more rows in a step than max_step_tokens");
@@ -352,9 +355,8 @@ void simulation::check_scheduler(std::string_view message) {
   const auto& o = scenario_.options;
   auto now_seen = scheduler_.requests();
   require(scheduler_.queued() <= o.max_queue, "more requests in the queue than max_queue");
-  std::uint64_t held = 0, waiting = 0;
+  std::uint64_t waiting = 0;
   for (const auto& v : now_seen) {
-    held += v.held;
     require(!(v.closing && v.seated), "an ended request keeps its seat", v.id.number);
     waiting += !v.seated && !v.closing;
     const auto aged =
@@ -365,7 +367,6 @@ void simulation::check_scheduler(std::string_view message) {
           now_ <= v.arrival + o.queue_timeout + scenario_.faults.alarm_lateness + slack,
           "a request waits beyond the queue's timeout", v.id.number);
   }
-  require(held <= scheduler_.committed_blocks(), "committed blocks do not cover those held");
   require(now_seen.size() > 0 || scheduler_.committed_blocks() == 0, "blocks are committed to nobody");
   require(waiting == scheduler_.queued(), "the queue's count differs from who is in it");
   if (message == "admission_request") {
@@ -394,7 +395,7 @@ void simulation::check_turns(const std::vector<actors::scheduler_core::view>& no
         std::find(running_requests_.begin(), running_requests_.end(), v.id) != running_requests_.end();
     if (in_step || disturbed || v.paused || v.closing || v.held == 0) p.passed_over = 0;
     const bool decodes = v.computed + 1 == p.script->prompt.size() + v.generated;
-    if (!decodes && in_step) prompt_runs = true;
+    if (in_step && (!decodes || p.begins)) prompt_runs = true; // the last row of a prompt that was known, too
     if (v.paused || v.closing || v.held == 0 || in_step || disturbed) continue;
     if (decodes)
       require(
@@ -511,7 +512,7 @@ void simulation::check_end() {
   }
   require(scheduler_.idle(), "the scheduler still knows requests");
   require(cache_.pool().audit(), "the ledger's counts differ from its blocks");
-  require(cache_.level().free == scenario_.blocks, "blocks are not free at the end");
+  require(cache_.pool().available() == scenario_.blocks, "blocks are not free at the end");
   require(cache_.pool().owners() == 0, "blocks are leased at the end");
   require(executor_.sequences() == 0, "the executor still knows sequences");
   require(executor_.running_step() == 0, "the executor still runs a step");

@@ -26,13 +26,13 @@ std::uint32_t in(rng& r, std::int64_t a, std::int64_t b) {
 
 struct features {
   bool priorities, deadlines, cancels, slow_readers, stop_ids, stop_strings, long_prompts, wrong_estimates,
-      poison, not_finite, tokenising_fails, limits, logprobs, echoes, groups;
+      poison, not_finite, tokenising_fails, limits, logprobs, echoes, groups, prefixes;
   explicit features(rng& r) :
       priorities(r.chance(0.5)), deadlines(r.chance(0.25)), cancels(r.chance(0.4)),
       slow_readers(r.chance(0.4)), stop_ids(r.chance(0.3)), stop_strings(r.chance(0.4)),
       long_prompts(r.chance(0.4)), wrong_estimates(r.chance(0.3)), poison(r.chance(0.15)),
       not_finite(r.chance(0.2)), tokenising_fails(r.chance(0.15)), limits(r.chance(0.3)),
-      logprobs(r.chance(0.3)), echoes(r.chance(0.3)), groups(r.chance(0.2)) {}
+      logprobs(r.chance(0.3)), echoes(r.chance(0.3)), groups(r.chance(0.2)), prefixes(r.chance(0.4)) {}
 };
 
 void make_settings(scenario& s, rng& r) {
@@ -50,6 +50,7 @@ void make_settings(scenario& s, rng& r) {
   o.queue_timeout =
       r.chance(0.3) ? between(r, milliseconds(2), milliseconds(60)) : duration(std::chrono::seconds(60));
   if (r.chance(0.3)) o.preempt_every = in(r, 1, 5);
+  o.prefix_cache = r.chance(0.8);
   o.ageing_quantum = between(r, microseconds(200), milliseconds(50));
   if (r.chance(0.3)) {
     o.kv_low_watermark = 0.4 + 0.5 * r.unit();
@@ -122,7 +123,21 @@ make_client(const scenario& s, const features& f, rng& r, duration spread, std::
   if (f.not_finite && r.chance(0.3)) c.not_finite_token = in(r, 0, 8);
   c.echo = f.echoes && r.chance(0.6);
   if (f.groups && r.chance(0.7)) c.group = in(r, 1, 3);
+  if (f.prefixes) c.tenant = r.chance(0.8) ? "" : "other";
   return c;
+}
+
+/// Most prompts begin as an earlier one does, some are the same whole.
+void share_beginnings(scenario& s, rng& r) {
+  for (std::size_t i = 1; i < s.clients.size(); ++i) {
+    auto& prompt = s.clients[i].prompt;
+    const auto& other = s.clients[r.below(i)].prompt;
+    if (prompt.empty() || other.empty() || r.chance(0.2)) continue;
+    const std::size_t common =
+        r.chance(0.3) ? other.size() : in(r, 1, static_cast<std::int64_t>(other.size()));
+    if (prompt.size() < common) prompt.resize(common);
+    std::copy_n(other.begin(), common, prompt.begin());
+  }
 }
 
 } // namespace
@@ -136,6 +151,7 @@ scenario make_scenario(std::uint64_t seed) {
   const auto count = in(r, 1, r.chance(0.1) ? 40 : 14);
   const duration spread = r.chance(0.3) ? duration(0) : between(r, duration(0), milliseconds(60));
   for (std::uint32_t i = 0; i < count; ++i) s.clients.push_back(make_client(s, f, r, spread, i));
+  if (f.prefixes) share_beginnings(s, r);
   if (r.chance(0.15)) s.drain_at = between(r, duration(0), spread + milliseconds(20));
   if (s.drain_at && r.chance(0.4)) s.cut_at = *s.drain_at + between(r, duration(0), milliseconds(20));
   return s;

@@ -21,6 +21,7 @@ struct client_script {
   std::vector<std::int32_t> prompt;
   std::uint32_t estimate = 0; ///< what the door is told of the prompt
   std::uint32_t priority = 5;
+  std::string tenant;
   std::uint32_t max_tokens = 16, min_tokens = 0;
   std::vector<std::int32_t> stop_ids;
   std::vector<std::string> stops;

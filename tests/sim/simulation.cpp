@@ -68,6 +68,7 @@ outcome simulation::run() {
   result_.steps = stats.steps;
   result_.preemptions = stats.preemptions;
   result_.failed_steps = stats.failed_steps;
+  result_.prefix_found = stats.prefix_found_tokens;
   return result_;
 }
 
@@ -167,7 +168,8 @@ void simulation::to_scheduler(party, Message&& m) {
     shortage_ |= !m.shortages.empty();
     for (const auto& x : m.shortages) short_of_blocks_.push_back(x.id);
     for (const auto& g : m.grants)
-      for (const auto b : g.blocks) backend_.spoil(b, chance_());
+      for (std::size_t i = g.cached / scenario_.block_tokens; i < g.blocks.size(); ++i)
+        backend_.spoil(g.blocks[i], chance_());
   }
   if constexpr (std::is_same_v<message, actors::step_done> || std::is_same_v<message, actors::step_failed>)
     end_step(m.step_seq);
@@ -350,6 +352,7 @@ void simulation::submit(std::uint32_t index) {
   o.echo = c.echo;
   o.score_prompt = c.echo && c.logprobs;
   o.group = c.group;
+  o.tenant = c.tenant;
   o.sampling.seed = c.seed;
   o.credit = c.credit;
   o.deadline = c.deadline;

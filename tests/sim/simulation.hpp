@@ -38,7 +38,8 @@ struct outcome {
   std::optional<violation> wrong;
   std::uint64_t hash = 0; ///< over everything that was delivered and when
   std::uint64_t messages = 0;
-  std::uint64_t steps = 0, preemptions = 0, refused = 0, completed = 0, failed_steps = 0;
+  std::uint64_t steps = 0, preemptions = 0, refused = 0, completed = 0, failed_steps = 0,
+                prefix_found = 0;                                                   ///< positions
   std::array<std::uint64_t, static_cast<std::size_t>(errc::internal) + 1> failed{}; ///< requests, by errc
   std::uint64_t stopped = 0, full_length = 0, cancelled = 0;
 };
@@ -78,6 +79,7 @@ class simulation {
     std::uint32_t events = 0, read = 0, read_told = 0;
     std::optional<actors::sequence_finished> finished; ///< as the scheduler sent it
     bool started = false, scheduler_paused = false, paused_at_plan = false;
+    bool begins = false;                                 ///< in its last step it began, or began anew
     std::uint32_t failed_steps = 0, failed_in_a_row = 0; ///< the second since its last token
     std::uint64_t last_in_step = 0;
     std::size_t passed_over = 0; ///< steps in a row without its decode row

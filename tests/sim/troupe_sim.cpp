@@ -114,6 +114,7 @@ int main(int argc, char** argv) {
     sum.refused += r.refused;
     sum.completed += r.completed;
     sum.failed_steps += r.failed_steps;
+    sum.prefix_found += r.prefix_found;
     sum.stopped += r.stopped;
     sum.full_length += r.full_length;
     sum.cancelled += r.cancelled;
@@ -138,12 +139,13 @@ int main(int argc, char** argv) {
   }
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   std::printf(
-      "%llu seeds, %llu failed, %llu events, %llu steps (%llu failed), %llu preemptions, %llu answers, %llu "
-      "refusals, %.1f s\n",
+      "%llu seeds, %llu failed, %llu events, %llu steps (%llu failed), %llu preemptions, %llu positions "
+      "found, %llu answers, %llu refusals, %.1f s\n",
       static_cast<unsigned long long>(a.last - a.first + 1), static_cast<unsigned long long>(failed),
       static_cast<unsigned long long>(sum.messages), static_cast<unsigned long long>(sum.steps),
       static_cast<unsigned long long>(sum.failed_steps), static_cast<unsigned long long>(sum.preemptions),
-      static_cast<unsigned long long>(sum.completed), static_cast<unsigned long long>(sum.refused), seconds);
+      static_cast<unsigned long long>(sum.prefix_found), static_cast<unsigned long long>(sum.completed),
+      static_cast<unsigned long long>(sum.refused), seconds);
   std::printf(
       "ends: stop %llu, length %llu, cancelled %llu", static_cast<unsigned long long>(sum.stopped),
       static_cast<unsigned long long>(sum.full_length), static_cast<unsigned long long>(sum.cancelled));

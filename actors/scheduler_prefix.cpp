@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// Prefixes: who shares which blocks, who waits for whom, and what becomes known.
+#include "actors/scheduler_core.hpp"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+#include <xxhash.h>
+
+namespace troupe::actors {
+
+/// Numbers the full blocks of the prompt. The numbers only guess who shares what; the cache manager compares
+/// the tokens themselves.
+void scheduler_core::place(sequence& s) {
+  if (!options_.prefix_cache) return;
+  // Keys and values beyond the border are computed with other frequencies.
+  if (model_.reach_border != 0 && reach_of(s) > model_.reach_border) s.salt = ~s.salt;
+  const auto& prompt = *s.wish.prompt;
+  const std::size_t step = model_.block_tokens;
+  std::uint64_t number = s.salt;
+  for (std::size_t end = step; end < prompt.size(); end += step) {
+    number = XXH3_64bits_withSeed(prompt.data() + end - step, step * sizeof(std::int32_t), number);
+    s.chain.push_back(number);
+  }
+}
+
+void scheduler_core::enter_chain(sequence& s) {
+  if (std::exchange(s.chained, true)) return;
+  for (const std::uint64_t number : s.chain) {
+    auto& b = begun_prefixes_.try_emplace(number, begun_prefix{s.id, 0}).first->second;
+    ++b.holders;
+  }
+}
+
+void scheduler_core::leave_chain(sequence& s) {
+  if (!std::exchange(s.chained, false)) return;
+  for (const std::uint64_t number : s.chain) {
+    const auto at = begun_prefixes_.find(number);
+    if (--at->second.holders == 0)
+      begun_prefixes_.erase(at);
+    else if (at->second.computes == s.id)
+      at->second.computes = {}; // whoever else holds it found it computed
+  }
+}
+
+scheduler_core::shared_prefix scheduler_core::shared_with_running(const sequence& s) const {
+  shared_prefix shared;
+  for (const std::uint64_t number : s.chain) {
+    const auto at = begun_prefixes_.find(number);
+    if (at == begun_prefixes_.end()) break;
+    ++shared.blocks;
+    const auto first = sequences_.find(at->second.computes);
+    if (first == sequences_.end()) continue;
+    const sequence& other = first->second;
+    shared.being_computed =
+        other.computed < shared.blocks * model_.block_tokens && !other.paused && elder(other, s);
+  }
+  return shared;
+}
+
+/// What the plan needs: of one that begins, rows behind what is known already.
+block_demand scheduler_core::demand_of(const sequence& s, const planned& p) const {
+  block_demand demand{s.id, p.first + p.count, nullptr, s.salt};
+  if (s.phase != phase::ready || !may_find(s)) return demand;
+  demand.prefix = s.wish.prompt;
+  if (!s.generated.empty()) {
+    std::vector<std::int32_t> all(s.wish.prompt->begin(), s.wish.prompt->end());
+    all.insert(all.end(), s.generated.begin(), s.generated.end());
+    demand.prefix = std::make_shared<const std::vector<std::int32_t>>(std::move(all));
+  }
+  return demand;
+}
+
+/// The first `cached` positions need no rows: the plan's rows of this sequence move behind them.
+void scheduler_core::begin_behind(sequence& s, std::uint32_t cached) {
+  enter_chain(s);
+  if (may_find(s)) stats_.prefix_asked_tokens += s.known();
+  stats_.prefix_found_tokens += cached;
+  s.computed = s.published = cached;
+  if (cached == 0) return;
+  const auto p = std::find_if(plan_.begin(), plan_.end(), [&](const planned& x) { return x.id == s.id; });
+  if (p == plan_.end()) return;
+  p->first = cached;
+  p->count = std::min(p->count, s.known() - cached);
+  p->want_token = cached + p->count == s.known() && s.wish.max_tokens > 0;
+}
+
+/// Blocks that the step filled are known from now on; not those of rows with NaN or Inf.
+void scheduler_core::publish(const step_done& m, turn& t) {
+  if (!options_.prefix_cache) return;
+  publish_blocks news;
+  try {
+    const std::size_t answered = std::min(plan_.size(), m.results.size());
+    for (std::size_t i = 0; i < answered; ++i) {
+      auto* s = find(plan_[i].id);
+      if (s == nullptr || s->phase != phase::running || m.results[i].id != s->id || m.results[i].not_finite)
+        continue;
+      const std::uint32_t end = plan_[i].first + plan_[i].count;
+      const std::uint32_t full = end - end % model_.block_tokens;
+      if (full <= s->published) continue;
+      filled_blocks filled{s->id, s->published / model_.block_tokens, s->salt, {}};
+      filled.tokens.reserve(full - s->published);
+      for (std::uint32_t p = s->published; p < full; ++p)
+        filled.tokens.push_back(
+            p < s->prompt_tokens ? (*s->wish.prompt)[p] : s->generated[p - s->prompt_tokens]);
+      news.all.push_back(std::move(filled));
+      s->published = full;
+    }
+  } catch (const std::bad_alloc&) { // what is not told is not found, now and later
+  }
+  if (!news.all.empty()) t.out.emplace_back(std::move(news));
+}
+
+} // namespace troupe::actors
