@@ -191,6 +191,7 @@ std::optional<models::load_forecast> inspect_weights(
     print_fact(
         "folder", one_line(path) + ", " + human_bytes(folder->tensors.file_bytes()) + " of safetensors");
     print_shape(folder->config);
+    if (folder->config.text_half) print_fact("", "reads images, too; that half is not used here");
     rows = folder->config.vocab;
     print_tensors(folder->tensors, tensors);
     const auto needs = models::check_folder(*folder);

@@ -342,7 +342,12 @@ class Machine(ProgramTest):
         self.fails(1, "serve", "-m", TINY, "--port", 0, "--host", "203.0.113.1", says=["203.0.113.1"])
 
     def test_more_memory_than_there_is_is_refused_before_it_is_taken(self):
-        self.fails(1, "serve", "-m", TINY, "--port", 0, "--kv-memory", "60TiB", says=["kv-memory"])
+        asked = ("serve", "-m", TINY, "--port", 0, "--kv-memory", "60TiB")
+        self.fails(1, *asked, "--log-level", "warning", says=["kv-memory"])
+        lines = troupe(*asked).stderr.decode().splitlines()  # the forecast comes first, whatever the size
+        self.assertEqual(len(lines), 2, lines)
+        self.assertIn("memory forecast", lines[0])
+        self.assertIn("kv-memory", lines[1])
 
     def test_a_trace_folder_that_cannot_be_written_is_named(self):
         self.fails(1, "serve", "-m", TINY, "--port", 0, "--trace-dir", "/proc/traces", says=["/proc/traces"])
@@ -351,8 +356,9 @@ class Machine(ProgramTest):
         def few():
             resource.setrlimit(resource.RLIMIT_NOFILE, (100, self.files))
         for self.files, says in ((100, "max_connections lowered to 36"), (4096, "")):
-            process = subprocess.Popen([BINARY, "serve", "-m", TINY, "--port", "0"], stdin=subprocess.DEVNULL,
-                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=few)
+            process = subprocess.Popen([BINARY, "serve", "-m", TINY, "--port", "0", "--log-level", "warning"],
+                                       stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                       preexec_fn=few)
             try:
                 for line in process.stdout:
                     if line.startswith("ready"):
