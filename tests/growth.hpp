@@ -29,13 +29,15 @@ inline constexpr double near_linear = 28; ///< allows for caches that the whole 
 /// quadratic. The least of some tries: a virtual machine's CPU time holds what its host does meanwhile.
 template<class Work>
 double growth(std::size_t size, Work&& work) {
-  double part = std::numeric_limits<double>::max();
-  for (int i = 0; i < 3; ++i) part = std::min(part, cpu_seconds([&] { work(size / 8); }));
-  part = std::max(part, 50e-6); // below, the clock and the caches decide
-  double whole = std::numeric_limits<double>::max();
-  for (int i = 0; i < 4 && whole > near_linear * part; ++i)
+  constexpr double least = 50e-6; // below, the clock and the caches decide
+  double part = std::numeric_limits<double>::max(), whole = part;
+  const auto measure_part = [&] { part = std::min(part, cpu_seconds([&] { work(size / 8); })); };
+  for (int i = 0; i < 3; ++i) measure_part();
+  for (int i = 0; i < 8 && whole > near_linear * std::max(part, least); ++i) {
     whole = std::min(whole, cpu_seconds([&] { work(size); }));
-  return whole / part;
+    measure_part();
+  }
+  return whole / std::max(part, least);
 }
 
 } // namespace troupe::test
