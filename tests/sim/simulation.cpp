@@ -22,7 +22,7 @@ std::uint64_t mix(std::uint64_t a, std::uint64_t b) noexcept {
 simulation::simulation(std::uint64_t seed, const scenario& s, recorder* record) :
     scenario_(s), record_(record), chance_(seed, 2), mail_(seed), scheduler_(s.options),
     cache_({model_number, 0, 0}, s.blocks, s.block_tokens), backend_(s.model, s.blocks, s.block_tokens),
-    participants_(s.clients.size()) {
+    writers_(s.blocks), participants_(s.clients.size()) {
   // As the shells do: an effect never needs memory while a core is in the middle of something.
   scheduler_effects_.reserve(1024);
   cache_effects_.reserve(1024);
@@ -168,8 +168,13 @@ void simulation::to_scheduler(party, Message&& m) {
     shortage_ |= !m.shortages.empty();
     for (const auto& x : m.shortages) short_of_blocks_.push_back(x.id);
     for (const auto& g : m.grants)
-      for (std::size_t i = g.cached / scenario_.block_tokens; i < g.blocks.size(); ++i)
-        backend_.spoil(g.blocks[i], chance_());
+      for (std::size_t i = 0; i < g.blocks.size(); ++i)
+        if (i < g.cached / scenario_.block_tokens)
+          require(
+              participants_[writers_[g.blocks[i]]].script->tenant == of(g.id).script->tenant,
+              "a sequence found another tenant's block", g.id.number);
+        else
+          backend_.spoil(g.blocks[i], chance_());
   }
   if constexpr (std::is_same_v<message, actors::step_done> || std::is_same_v<message, actors::step_failed>)
     end_step(m.step_seq);
@@ -311,6 +316,11 @@ void simulation::start_backend(kernels::step_input&& input) {
   require(!in_backend_, "a step was submitted while another one runs");
   check_step_input(input);
   in_backend_ = std::move(input);
+  for (const auto& row : in_backend_->rows) {
+    const auto& s = in_backend_->sequences[row.sequence];
+    writers_[s.blocks[row.position / scenario_.block_tokens]] =
+        static_cast<std::uint32_t>(s.sampling.seed - 1000);
+  }
   const auto rows = static_cast<std::int64_t>(in_backend_->rows.size());
   at(now_ + scenario_.step_time + rows * scenario_.step_time / 16, [this] { backend_answers(); });
 }

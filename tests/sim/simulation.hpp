@@ -160,6 +160,7 @@ class simulation {
   actors::executor_effects executor_effects_;
   actors::guard_effects guard_effects_;
   stand_in backend_;
+  std::vector<std::uint32_t> writers_; ///< [block] participant whose rows were written there last
   row_faults row_faults_;
   std::vector<participant> participants_;
 
