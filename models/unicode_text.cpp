@@ -2,6 +2,7 @@
 // Character classes, normal forms and cases over utf8proc.
 #include "models/unicode_text.hpp"
 
+#include "models/code_ranges.hpp"
 #include "models/utf8.hpp"
 
 #include <utf8proc.h>
@@ -13,10 +14,6 @@
 
 namespace troupe::models {
 namespace {
-
-struct code_range {
-  char32_t first, last;
-};
 
 // HF tokenizers decides by tables of Unicode 8 (punctuation) and 9 (marks, decompositions); where they differ
 // from today's, its tables are what vocabularies were made with. Found by trying every character of
@@ -47,15 +44,6 @@ constexpr code_range undecomposed[] = {{0x11938, 0x11938}};
 constexpr code_range incompatible[] = {{0x32FF, 0x32FF},   {0xA7F2, 0xA7F4},   {0xAB69, 0xAB69},
                                        {0x10781, 0x10785}, {0x10787, 0x107B0}, {0x107B2, 0x107BA},
                                        {0x11938, 0x11938}, {0x1F16C, 0x1F16C}, {0x1FBF0, 0x1FBF9}};
-
-template<std::size_t N>
-bool is_in(const code_range (&ranges)[N], char32_t code) noexcept {
-  const auto next =
-      std::upper_bound(std::begin(ranges), std::end(ranges), code, [](char32_t c, const code_range& r) {
-        return c < r.first;
-      });
-  return next != std::begin(ranges) && code <= std::prev(next)->last;
-}
 
 utf8proc_category_t category_of(char32_t code) noexcept {
   return utf8proc_category(static_cast<utf8proc_int32_t>(code));

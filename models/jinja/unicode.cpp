@@ -2,6 +2,7 @@
 // What Python's str methods know about characters.
 #include "models/jinja/unicode.hpp"
 
+#include "models/code_ranges.hpp"
 #include "models/jinja/unicode_case.hpp"
 #include "models/utf8.hpp"
 
@@ -17,10 +18,6 @@ namespace {
 utf8proc_category_t category(char32_t code) noexcept {
   return utf8proc_category(static_cast<utf8proc_int32_t>(code));
 }
-
-struct code_range {
-  char32_t first, last;
-};
 
 // Unicode 14: Numeric_Type=Digit, and the letters of Numeric_Type=Numeric.
 constexpr code_range digit_forms[] = {
@@ -44,15 +41,6 @@ constexpr code_range numeric_letters[] = {
     {0x2092A, 0x2092A}, {0x20983, 0x20983}, {0x2098C, 0x2098C}, {0x2099C, 0x2099C}, {0x20AEA, 0x20AEA},
     {0x20AFD, 0x20AFD}, {0x20B19, 0x20B19}, {0x22390, 0x22390}, {0x22998, 0x22998}, {0x23B1B, 0x23B1B},
     {0x2626D, 0x2626D}, {0x2F890, 0x2F890}};
-
-template<std::size_t N>
-bool is_in(const code_range (&ranges)[N], char32_t code) noexcept {
-  const auto next =
-      std::upper_bound(std::begin(ranges), std::end(ranges), code, [](char32_t c, const code_range& r) {
-        return c < r.first;
-      });
-  return next != std::begin(ranges) && code <= std::prev(next)->last;
-}
 
 const special_case* find_special(char32_t code) noexcept {
   const auto at = std::lower_bound(
