@@ -44,7 +44,7 @@ class stage {
     if constexpr (std::is_same_v<Message, alarm_rang>) alarm = time_point::max();
     scheduler_effects out;
     core.on(std::move(m), now, out);
-    for (auto& e : out) std::visit([this](auto& x) { take(std::move(x)); }, e);
+    for (auto& e : out) std::visit([this](auto& x) { this->take(std::move(x)); }, e);
     if (answers) deliver_cache_mail();
   }
   void deliver_cache_mail() {

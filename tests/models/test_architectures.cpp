@@ -23,7 +23,6 @@ namespace {
 namespace fs = std::filesystem;
 
 const fs::path arch_folder = TROUPE_TEST_DATA "/arch";
-constexpr std::uint32_t block = 32;
 constexpr double tolerance = 1e-3;
 
 struct expected_run {

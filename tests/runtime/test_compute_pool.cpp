@@ -87,7 +87,7 @@ BOOST_AUTO_TEST_CASE(phases_run_in_order_with_every_tile_once) {
         BOOST_TEST_REQUIRE((c.rows.back() == expected));
       }
       BOOST_TEST(!c.wrong_context);
-      BOOST_TEST(c.slots_seen >> threads == 0U);
+      BOOST_TEST((c.slots_seen >> threads) == 0U);
     }
   }
 }

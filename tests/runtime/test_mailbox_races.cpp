@@ -36,7 +36,7 @@ struct bulky {
 };
 
 struct race_protocol : protocol<stream<item>, control<urgent>, state<latest>, admission<bulky>> {
-  static constexpr std::string_view name = "race";
+  [[maybe_unused]] static constexpr std::string_view name = "race";
 };
 
 // A consumer that runs its drain task on a thread pool, exactly as an actor does.

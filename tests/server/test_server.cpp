@@ -147,7 +147,7 @@ struct running_server {
   asio::io_context io{1};
   asio::executor_work_guard<asio::io_context::executor_type> work = asio::make_work_guard(io);
   std::optional<engine> the_engine;
-  std::optional<server::server> the_server;
+  std::optional<troupe::server::server> the_server;
   std::thread thread;
 };
 
@@ -417,7 +417,7 @@ BOOST_AUTO_TEST_CASE(a_server_that_loads_says_so_and_a_drain_refuses_and_finishe
     engine e(io.get_executor(), {});
     server_options o;
     o.port = 0;
-    server::server early(e, o);
+    troupe::server::server early(e, o);
     early.listen().value();
     client c(early.port());
     c.send(http_post(request_body(1, 5)) + "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n");

@@ -181,6 +181,13 @@ BOOST_AUTO_TEST_CASE(clean_up_may_await_only_without_throw_if_cancelled) {
       loud.threw ? "default: throws again" : "default: does not throw");
 }
 
+namespace {
+template<class Executor>
+constexpr bool takes_post = requires(Executor e) {
+  asio::post(e, [] {});
+};
+} // namespace
+
 BOOST_AUTO_TEST_CASE(any_completion_handler_moves_into_an_optional_and_keeps_its_executor) {
   using handler = asio::any_completion_handler<void(error_code, int)>;
   asio::io_context context;
@@ -199,9 +206,7 @@ BOOST_AUTO_TEST_CASE(any_completion_handler_moves_into_an_optional_and_keeps_its
   BOOST_TEST(got == 0);
   other.run();
   BOOST_TEST(got == 12);
-  constexpr bool posts = requires(asio::any_completion_executor e) {
-    asio::post(e, [] {});
-  };
+  constexpr bool posts = takes_post<asio::any_completion_executor>;
   report(
       "any_completion_executor", "dispatch() to it", posts ? "post() compiles" : "post() does not compile");
   report(
