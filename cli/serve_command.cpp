@@ -77,9 +77,13 @@ class serving {
   }
 
   void on_signal(int number) {
-    if (draining_) { // asked twice: cut what still runs
-      std::fputs("cutting what still runs\n", stderr);
-      io_.stop();
+    if (cutting_) return io_.stop(); // asked three times
+    if (draining_) {                 // asked twice: every client still hears how its request ended
+      cutting_ = true;
+      std::fputs("cutting what still runs; again to end at once\n", stderr);
+      wait_for_signal();
+      engine_.async_shutdown(std::chrono::milliseconds(0), [](const result<void>&) {});
+      server_.shorten_drain(std::chrono::milliseconds(0));
       return;
     }
     draining_ = true;
@@ -109,7 +113,7 @@ class serving {
   server::server server_;
   asio::signal_set signals_;
   std::optional<error> start_failure_;
-  bool draining_ = false;
+  bool draining_ = false, cutting_ = false;
   int waiting_for_ = 0;
   int status_ = 0;
 };

@@ -261,6 +261,10 @@ void server::drain(std::chrono::milliseconds limit, asio::any_completion_handler
   s.cut_after(limit + drain_grace, most_graces);
 }
 
+void server::shorten_drain(std::chrono::milliseconds limit) {
+  if (state_->drained) state_->cut_after(limit + drain_grace, most_graces);
+}
+
 std::uint16_t server::port() const {
   return state_->http_listener ? state_->http_listener->endpoint().port() : 0;
 }

@@ -32,14 +32,17 @@ class server {
 
   /// Stops accepting and tells every client; idle connections close, others when their requests have ended.
   /// Completes when none is left. Drain the engine at the same time with the same limit: its answers to what
-  /// it cuts are still sent; connections that remain seconds after `limit` and after the engine's last request
-  /// (a minute at most) are cut. Signature void().
+  /// it cuts are still sent; connections that remain seconds after `limit` and after the engine's last
+  /// request (a minute at most) are cut. Signature void().
   template<typename CompletionToken>
   auto async_drain(std::chrono::milliseconds limit, CompletionToken&& token) {
     return boost::asio::async_initiate<CompletionToken, void()>(
         [](auto handler, server* self, std::chrono::milliseconds l) { self->drain(l, std::move(handler)); },
         token, this, limit);
   }
+
+  /// While it drains: as if it had been told this limit now. Shorten the engine's shutdown as well.
+  void shorten_drain(std::chrono::milliseconds limit);
 
   std::uint16_t port() const;
   /// 0 when there is no raw TCP door.

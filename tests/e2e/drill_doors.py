@@ -522,6 +522,33 @@ async def drain(d):
             await c.close()
 
 
+async def cut(d):
+    """A second SIGTERM: what still runs ends at once, and its clients are told."""
+    async with d.serve({"engine.reference": True}) as server:  # slow enough that nobody is done before
+        long = HELLO | {"max_tokens": await context_of(server) - 40}
+        begun = asyncio.Event()
+        connection = await HttpConnection.open(server.door("http"))
+        stream = asyncio.ensure_future(http_answer(connection, long, stream=True, on_event=lambda _: begun.set()))
+        talks = {door: await Conversation.open(door, server) for door in ("ws", "tcp")}
+        pending = {door: await c.submit("running", long) for door, c in talks.items()}
+        for p in pending.values():
+            await p.tokens(1)
+        await begun.wait()
+        server.signal_end()
+        for door, c in talks.items():
+            item = await asyncio.wait_for(c.loose.get(), LIMIT_S)
+            d.equal(item and item["type"], "goaway", f"cut, {door}: the first signal drains")
+        server.signal_end()
+        d.equal((await asyncio.wait_for(stream, LIMIT_S)).outcome(), "200, then shutdown", "cut, http: the stream")
+        for door, p in pending.items():
+            got = await asyncio.wait_for(p.terminal, LIMIT_S)
+            d.equal((got.code, got.lost), ("shutdown", None), f"cut, {door}: the running request")
+        d.equal(await server.ended(), 0, "cut: exit status")
+        connection.close()
+        for c in talks.values():
+            await c.close()
+
+
 async def signals(d):
     for number in (signal.SIGTERM, signal.SIGINT):
         async with d.serve() as server:
@@ -538,6 +565,7 @@ async def scenario(d):
         await d.expect_no_blocks(server, "after all")
         d.equal(server.process.poll(), None, "the server lives")
     await d.part("drain", drain(d))
+    await d.part("cut", cut(d))
     await d.part("signals", signals(d))
 
 

@@ -3,7 +3,7 @@
 // then every getter on every key, every byte of every tensor, and the readers of the model's shape and
 // vocabulary.
 
-// covers: models/gguf_*.cpp models/vocabulary_gguf.cpp
+// covers: models/gguf_file.cpp models/gguf_parser.cpp models/vocabulary_gguf.cpp
 #include "models/gguf_file.hpp"
 #include "models/model_config.hpp"
 #include "models/vocabulary_gguf.hpp"

@@ -2,7 +2,7 @@
 // Fuzzes the safetensors reader: any bytes, then every tensor as loading reads it, then the whole as a small
 // model.
 
-// covers: models/safetensors_*.cpp models/tensor_source.cpp models/json_document.cpp models/model_tensors.cpp
+// covers: models/safetensors_*.cpp models/tensor_source.cpp models/json_document.cpp
 #include "models/json_document.hpp"
 #include "models/model.hpp"
 #include "models/safetensors_folder.hpp"
