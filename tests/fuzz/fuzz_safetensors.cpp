@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fuzzes the safetensors reader: any bytes, then every tensor as loading reads it, then the whole as a small
-// model.
+// Fuzzes the safetensors reader: any bytes, or a folder of shards ("FOLDER", the index's length in two bytes,
+// low first, the index, the shard "a.safetensors"); then every tensor as loading reads it, then the whole as
+// a small model.
 
 // covers: models/safetensors_*.cpp models/tensor_source.cpp models/json_document.cpp
 #include "models/json_document.hpp"
@@ -8,7 +9,13 @@
 #include "models/safetensors_folder.hpp"
 #include "models/weights.hpp"
 
+#include <algorithm>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <string_view>
+#include <unistd.h>
 
 namespace {
 
@@ -74,9 +81,43 @@ void check_model_of(safetensors_folder folder, std::size_t size) {
   if (!checked) check_message(checked.error());
 }
 
+/// A folder of this process's own, gone with it.
+struct scratch_folder {
+  scratch_folder() :
+      path(std::filesystem::temp_directory_path() / ("troupe-fuzz-" + std::to_string(getpid()))) {
+    std::filesystem::create_directories(path);
+  }
+  ~scratch_folder() { std::filesystem::remove_all(path); }
+  void write(const char* name, std::string_view bytes) const {
+    std::ofstream(path / name, std::ios::binary)
+        .write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  }
+  std::filesystem::path path;
+};
+
+void open_folder(std::string_view input) {
+  static const scratch_folder scratch;
+  const auto byte = [&](std::size_t at) { return static_cast<unsigned char>(input[at]); };
+  const std::string_view rest = input.substr(2);
+  const std::size_t length = std::min<std::size_t>(byte(0) | byte(1) << 8, rest.size());
+  scratch.write("model.safetensors.index.json", rest.substr(0, length));
+  scratch.write("a.safetensors", rest.substr(length));
+  const auto folder = safetensors_folder::open(scratch.path.string(), format_of(input.size()));
+  if (folder)
+    read_tensors(*folder);
+  else
+    check_message(folder.error());
+}
+
 } // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  constexpr std::string_view mark = "FOLDER";
+  const std::string_view input(reinterpret_cast<const char*>(data), size);
+  if (input.starts_with(mark) && size >= mark.size() + 2) {
+    open_folder(input.substr(mark.size()));
+    return 0;
+  }
   auto file = safetensors_file::parse({reinterpret_cast<const std::byte*>(data), size}, "fuzz.safetensors");
   if (!file) {
     check_message(file.error());
