@@ -5,7 +5,21 @@
 #include "cli/catalogue.hpp"
 #include "runtime/base/log.hpp"
 
+#include <filesystem>
+#include <unistd.h>
+
 namespace troupe::cli {
+namespace {
+
+void make_trace_dir(const std::string& dir) {
+  if (dir.empty()) return;
+  std::error_code code;
+  std::filesystem::create_directories(dir, code);
+  if (code || access(dir.c_str(), W_OK) != 0)
+    throw failure(errc::io, "--trace-dir " + dir + ": cannot be written; give a folder that can");
+}
+
+} // namespace
 
 engine_options make_engine_options(const config::settings& all) {
   const auto& from = all.engine;
@@ -30,6 +44,7 @@ engine_options make_engine_options(const config::settings& all) {
   out.kv_low_watermark = from.kv_low_watermark;
   out.prefix_cache = from.prefix_cache;
   out.preempt_every = from.preempt_every;
+  make_trace_dir(from.trace_dir);
   out.trace_dir = from.trace_dir;
   return out;
 }

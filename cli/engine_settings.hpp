@@ -7,7 +7,8 @@
 
 namespace troupe::cli {
 
-/// Finds the model as well. Throws `failure` when it is not on this machine.
+/// Finds the model as well, and makes the folder of traces. Throws `failure` when the model is not on this
+/// machine, or the folder cannot be written.
 engine_options make_engine_options(const config::settings& all);
 
 /// Gives the logger the level of `log.level`.

@@ -15,7 +15,6 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
-#include <filesystem>
 #include <optional>
 #include <unistd.h>
 
@@ -136,14 +135,6 @@ void fit_connections(config::settings& all) {
       all.server.max_connections, static_cast<unsigned long long>(files.rlim_cur));
 }
 
-void check_trace_dir(const std::string& dir) {
-  if (dir.empty()) return;
-  std::error_code code;
-  std::filesystem::create_directories(dir, code);
-  if (code || access(dir.c_str(), W_OK) != 0)
-    throw failure(errc::io, "--trace-dir " + dir + ": cannot be written; give a folder that can");
-}
-
 } // namespace
 
 int serve_command(const std::vector<std::string>& words) {
@@ -153,7 +144,6 @@ int serve_command(const std::vector<std::string>& words) {
   options.settings(all, groups);
   if (!options.parse(words)) return 0;
   apply_log_level(all);
-  check_trace_dir(all.engine.trace_dir);
   fit_connections(all);
   serving run(all, make_engine_options(all));
   return run.run();

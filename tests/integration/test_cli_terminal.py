@@ -319,6 +319,13 @@ class Answers(ProgramTest):
         for line, part in zip(lines, says):
             self.assertIn(part, line)
 
+    def test_a_run_makes_the_folder_of_its_traces(self):
+        with tempfile.TemporaryDirectory() as folder:
+            traces = pathlib.Path(folder) / "not" / "there"
+            done = troupe("run", "-m", TINY, "--raw", "-n", "2", "--trace-dir", traces, "The")
+            self.assertEqual((done.returncode, done.stderr, len(list(traces.iterdir()))), (0, b"", 1))
+        self.fails(1, "run", "-m", TINY, "--raw", "--trace-dir", "/proc/x", "The", says=["--trace-dir /proc/x"])
+
     def test_a_cancelled_request_replays_up_to_where_it_was_cancelled(self):
         path, whole = self.recorded("--raw")
         self.replays(0, path, whole, says=["identical: 20 tokens"])
