@@ -469,19 +469,25 @@ async def port_in_use(d, server):
                  f"status 1 and one line that names the port and {flag}", f"status {done.returncode}: {done.stderr!r}")
 
 
+async def begin_everywhere(server, body):
+    """A request on each door that has given its first token: HTTP's connection and answer, conversations and requests."""
+    begun = asyncio.Event()
+    connection = await HttpConnection.open(server.door("http"))
+    answer = asyncio.ensure_future(http_answer(connection, body, stream=True, on_event=lambda _: begun.set()))
+    talks = {door: await Conversation.open(door, server) for door in ("ws", "tcp")}
+    pending = {door: await c.submit("running", body) for door, c in talks.items()}
+    for p in pending.values():
+        await p.tokens(1)
+    await begun.wait()
+    return connection, answer, talks, pending
+
+
 async def drain(d):
     """SIGTERM: what runs ends well, what is new gets 503, the process ends with 0."""
     async with d.serve() as server:
         long = HELLO | {"max_tokens": min(400, await context_of(server) - 40), "return_token_ids": True}
         want = await http_ask(server, long)
-        running = await HttpConnection.open(server.door("http"))
-        begun = asyncio.Event()
-        answer = asyncio.ensure_future(http_answer(running, long, stream=True, on_event=lambda _: begun.set()))
-        talks = {door: await Conversation.open(door, server) for door in ("ws", "tcp")}
-        pending = {door: await c.submit("running", long) for door, c in talks.items()}
-        for p in pending.values():
-            await p.tokens(1)
-        await begun.wait()
+        running, answer, talks, pending = await begin_everywhere(server, long)
         idle = await HttpConnection.open(server.door("http"))
         await idle.ask("GET", "/health")
         half = await HttpConnection.open(server.door("http"))
@@ -526,14 +532,7 @@ async def cut(d):
     """A second SIGTERM: what still runs ends at once, and its clients are told."""
     async with d.serve({"engine.reference": True}) as server:  # slow enough that nobody is done before
         long = HELLO | {"max_tokens": await context_of(server) - 40}
-        begun = asyncio.Event()
-        connection = await HttpConnection.open(server.door("http"))
-        stream = asyncio.ensure_future(http_answer(connection, long, stream=True, on_event=lambda _: begun.set()))
-        talks = {door: await Conversation.open(door, server) for door in ("ws", "tcp")}
-        pending = {door: await c.submit("running", long) for door, c in talks.items()}
-        for p in pending.values():
-            await p.tokens(1)
-        await begun.wait()
+        connection, stream, talks, pending = await begin_everywhere(server, long)
         server.signal_end()
         for door, c in talks.items():
             item = await asyncio.wait_for(c.loose.get(), LIMIT_S)
