@@ -2,6 +2,7 @@
 // Oniguruma's patterns in PCRE2's spelling. Source: Oniguruma 6.9, doc/RE; PCRE2 10.42, pcre2pattern.
 #include "models/oniguruma_pattern.hpp"
 
+#include "models/json_document.hpp"
 #include "models/utf8.hpp"
 
 #include <algorithm>
@@ -92,8 +93,8 @@ class translator {
   error refuse(std::string_view what) const {
     return {
         errc::unsupported,
-        "tokenizer: the pattern '" + std::string(in_.substr(0, 200)) + "' uses " + std::string(what) +
-            " at byte " + std::to_string(at_) + ", which is not supported",
+        "tokenizer: the pattern '" + for_message(in_, 200) + "' uses " + std::string(what) + " at byte " +
+            std::to_string(at_) + ", which is not supported",
         {},
         0};
   }

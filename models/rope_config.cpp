@@ -2,6 +2,7 @@
 #include "models/rope_config.hpp"
 
 #include "models/config_reader.hpp"
+#include "models/json_document.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -104,7 +105,7 @@ class hf_scaling {
     else
       keys_.refuse(
           member(keys_.has(member("rope_type")) ? "rope_type" : "type"),
-          "asks for scaling '" + type.substr(0, 32) +
+          "asks for scaling '" + for_message(type) +
               "'; default, linear, llama3, yarn and longrope are supported");
   }
 
@@ -259,7 +260,7 @@ rope_config read_gguf_rope(config_reader& keys, const rope_facts& facts, bool& t
   } else if (type == "longrope") {
     tensors_needed = true;
   } else {
-    keys.refuse(type_key, "is '" + type.substr(0, 32) + "'; none, linear, yarn and longrope are supported");
+    keys.refuse(type_key, "is '" + for_message(type) + "'; none, linear, yarn and longrope are supported");
   }
   return rope;
 }

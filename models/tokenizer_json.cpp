@@ -3,6 +3,7 @@
 #include "models/tokenizer_json.hpp"
 
 #include "models/byte_alphabet.hpp"
+#include "models/json_document.hpp"
 #include "models/space_mark.hpp"
 #include "models/tokenizer_json_stages.hpp"
 #include "models/tokenizer_pipeline.hpp"
@@ -75,7 +76,7 @@ result<void> tokenizer_reader::read_model_kind() {
   const std::string name = type->value_or(model_.find("merges") ? "BPE" : "");
   if (name != "BPE" && name != "Unigram") {
     return model_.fail(
-        "is of type '" + name.substr(0, 60) + "', supported are BPE and Unigram", errc::unsupported);
+        "is of type '" + for_message(name) + "', supported are BPE and Unigram", errc::unsupported);
   }
   unigram_ = name == "Unigram";
   v_.model = name;
@@ -102,8 +103,8 @@ result<void> tokenizer_reader::place_token(std::string_view text, std::size_t id
   std::string& place = v_.tokens[id];
   if (!place.empty())
     return root_.fail(
-        "gives the id " + std::to_string(id) + " to '" + place.substr(0, 60) + "' and '" +
-        std::string(text.substr(0, 60)) + "'");
+        "gives the id " + std::to_string(id) + " to '" + for_message(place) + "' and '" + for_message(text) +
+        "'");
   place = text;
   return {};
 }
@@ -117,7 +118,7 @@ result<void> tokenizer_reader::read_vocabulary() {
     boost::system::error_code failed;
     const auto id = entry.value().to_number<std::uint32_t>(failed);
     if (failed || id >= max_vocabulary_tokens)
-      return vocab->fail("gives '" + std::string(entry.key()).substr(0, 60) + "' an id that is none");
+      return vocab->fail("gives '" + for_message(entry.key()) + "' an id that is none");
     if (auto ok = place_token(entry.key(), id); !ok) return ok;
   }
   model_size_ = v_.tokens.size();
@@ -151,9 +152,8 @@ result<void> tokenizer_reader::add_token(added_token token) {
     // HF tokenizers warns and takes the model's.
     if (known->second != token.id)
       v_.remarks.push_back(
-          "added token '" + token.text.substr(0, valid_utf8_prefix(token.text.substr(0, 60))) +
-          "' has the id " + std::to_string(token.id) + ", its model gives it " +
-          std::to_string(known->second) + ", which counts");
+          "added token '" + for_message(token.text) + "' has the id " + std::to_string(token.id) +
+          ", its model gives it " + std::to_string(known->second) + ", which counts");
     token.id = known->second;
   } else if (id < v_.tokens.size() && v_.tokens[id] == token.text) {
     return {}; // twice in the list

@@ -2,6 +2,7 @@
 // The normalizer, pre_tokenizer, post_processor and decoder of a tokenizer.json.
 #include "models/tokenizer_json_stages.hpp"
 
+#include "models/json_document.hpp"
 #include "models/oniguruma_pattern.hpp"
 #include "models/pretokenizer.hpp"
 #include "models/utf8.hpp"
@@ -16,7 +17,7 @@ namespace json = boost::json;
 
 error unknown_type(const json_object& part, std::string_view kind, std::string_view type) {
   return part.fail(
-      "is the " + std::string(kind) + " '" + std::string(type.substr(0, 60)) + "', which is not supported",
+      "is the " + std::string(kind) + " '" + for_message(type) + "', which is not supported",
       errc::unsupported);
 }
 
@@ -166,7 +167,7 @@ result<split_behavior> read_behavior(const json_object& part, split_behavior abs
   if (!*name) return absent;
   for (const auto& [text, behavior] : known)
     if (**name == text) return behavior;
-  return part.fail("has the behavior '" + (*name)->substr(0, 60) + "', which is not known");
+  return part.fail("has the behavior '" + for_message(**name) + "', which is not known");
 }
 
 bool is_delimiting(char32_t code) noexcept {

@@ -134,7 +134,7 @@ void require_activation(config_reader& keys, const char* hf, const char* wanted)
   const config_key key{"", hf};
   const std::string stated = keys.text_or(key, wanted);
   if (stated != wanted)
-    keys.refuse(key, "is '" + stated.substr(0, 32) + "'; only " + wanted + " is built for this architecture");
+    keys.refuse(key, "is '" + for_message(stated) + "'; only " + wanted + " is built for this architecture");
 }
 
 } // namespace troupe::models

@@ -246,6 +246,7 @@ BOOST_AUTO_TEST_CASE(bad_files_are_refused_with_the_place) {
     }
   };
   refused("", "not JSON");
+  refused(R"({"model": {"type": "W\nP"}})", "is of type 'W?P'", errc::unsupported); // on one line
   refused("[]", "not an object");
   refused("{}", "has no model");
   refused(std::string(100, '[') + std::string(100, ']'), "not JSON");
