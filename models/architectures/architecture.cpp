@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/architectures/architecture.hpp"
 
+#include "models/json_document.hpp"
+
 #include <algorithm>
 #include <cmath>
 
