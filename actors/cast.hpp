@@ -66,8 +66,8 @@ inline constexpr std::uint32_t scheduler_slots_per_request = 6;
 inline constexpr std::uint32_t scheduler_slots = 7;
 
 /// Of the cache manager for each live request: two release_blocks, as above, one step_finished, which is sent
-/// only when a release waits for it, and that request then has no other to send, and one publish_blocks: behind
-/// a full block the sequence needs another one, and that demand is answered after the news was taken.
+/// only when a release waits for it, and that request then has no other to send, and one publish_blocks:
+/// behind a full block the sequence needs another one, and that demand is answered after the news was taken.
 inline constexpr std::uint32_t cache_slots_per_request = 4;
 /// One reserve_blocks is under way at a time.
 inline constexpr std::uint32_t cache_slots = 1;

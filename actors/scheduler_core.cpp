@@ -10,12 +10,14 @@
 namespace troupe::actors {
 
 scheduler_core::scheduler_core(const scheduler_options& options) :
-    options_(options),
+    options_(options), tenants_(options.tenants), line_(std::max(options.ageing_quantum, duration(1))),
     full_(options.kv_high_watermark, reopening_level(options.kv_high_watermark, options.hysteresis)),
-    shed_(options.kv_low_watermark, reopening_level(options.kv_low_watermark, options.hysteresis)) {
+    shed_(options.kv_low_watermark, reopening_level(options.kv_low_watermark, options.hysteresis)),
+    busy_(options.compute_low_watermark, reopening_level(options.compute_low_watermark, options.hysteresis)) {
   options_.max_batch = std::max<std::uint32_t>(1, options_.max_batch);
   options_.max_step_tokens = std::max<std::uint32_t>(1, options_.max_step_tokens);
   options_.max_scored_rows = std::max<std::uint32_t>(1, options_.max_scored_rows);
+  options_.least_prefill_rows = std::max<std::uint32_t>(1, options_.least_prefill_rows);
   options_.ageing_quantum = std::max(options_.ageing_quantum, duration(1));
   for (auto* v : {&scratch_, &victims_, &seated_}) v->reserve(2 * std::size_t{options_.max_batch});
   candidates_.reserve(2 * std::size_t{options_.max_batch});
@@ -54,18 +56,21 @@ void scheduler_core::on(enqueue&& m, time_point now, scheduler_effects& out) {
     if (length == 0) why = {errc::bad_request, "the prompt has no tokens; at least 1 is needed", "prompt", 0};
     ++stats_.failed[static_cast<std::size_t>(why.code)];
     const auto id = s->id;
-    forget(*s);
+    forget(*s, now);
     out.emplace_back(refused{id, std::move(why)});
     pump(t);
     return;
   }
   s->prompt_tokens = static_cast<std::uint32_t>(length);
   s->predicted = forecast_blocks(s->prompt_tokens, m.max_tokens);
+  const double foreseen = forecast_tokens(s->prompt_tokens, m.max_tokens);
+  s->tenant->tokens.take(foreseen - std::exchange(s->foreseen_tokens, foreseen), now);
   s->wish = std::move(m);
   s->phase = phase::ready;
   s->ready_since = now;
   s->filter = filter_of(s->wish);
   place(*s);
+  if (may_find(*s)) s->shared = shared_with_running(*s).blocks;
   recount(*s);
   if (s->wish.max_tokens == 0 && s->scores_wanted() == 0) end_sequence(*s, finish_reason::length, t);
   pump(t);
@@ -115,6 +120,7 @@ void scheduler_core::on(step_done&& m, time_point now, scheduler_effects& out) {
   turn t{now, out};
   if (step_ != step_state::running || m.step_seq != step_seq_) return;
   stats_.step_time.add(m.took);
+  step_times_.observe(shape_, m.took);
   end_step(t);
   const std::size_t answered = std::min(plan_.size(), m.results.size());
   publish(m, t); // before an end takes the blocks away
@@ -240,7 +246,7 @@ void scheduler_core::on(alarm_rang&&, time_point now, scheduler_effects& out) {
 /// After every message: fill the seats, plan if idle, ask to be woken.
 void scheduler_core::pump(turn& t) {
   if (ready_) {
-    seat_from_queue();
+    seat_from_queue(t);
     if (step_ == step_state::idle) plan_step(t);
   }
   watch_levels();
@@ -275,7 +281,7 @@ void scheduler_core::begin_close(sequence& s, turn& t) {
   assert(s.phase != phase::closing);
   const bool seated = s.seated;
   s.phase = phase::closing;
-  if (!seated) queue_.erase({s.rank, s.id});
+  if (!seated) leave_line(s);
   if (!s.started) unstarted_.erase({s.arrival.time_since_epoch().count(), s.id});
   leave_seat(s);
   leave_chain(s);
@@ -306,25 +312,34 @@ void scheduler_core::conclude(sequence& s, turn& t) {
   finished_requests_.add(1, t.now);
   t.out.emplace_back(sequence_finished{
       s.id, s.reason, std::move(s.failed), s.wish.prompt ? s.prompt_tokens : 0, tokens, s.scored});
-  forget(s);
+  forget(s, t.now);
 }
 
-void scheduler_core::forget(sequence& s) {
+void scheduler_core::forget(sequence& s, time_point now) {
   leave_seat(s);
   leave_chain(s);
-  queue_.erase({s.rank, s.id});
+  leave_line(s);
   unstarted_.erase({s.arrival.time_since_epoch().count(), s.id});
   in_transit_ -= std::exchange(s.in_transit, 0);
   s.held = 0;
   s.phase = phase::closing;
   recount(s);
+  const double used = s.started ? s.known() : 0;
+  if (s.tenant != nullptr) tenants_.settle(*s.tenant, s.foreseen_tokens, used, now);
   const auto id = s.id;
   sequences_.erase(id);
 }
 
 scheduler_stats scheduler_core::stats() const {
   auto s = stats_;
-  s.waiting = static_cast<std::uint32_t>(queue_.size());
+  s.waiting = static_cast<std::uint32_t>(line_.size());
+  for (const queue_key& key : line_.by_rank()) {
+    const sequence& x = sequences_.find(key.id)->second;
+    ++s.waiting_by_priority[std::min<std::size_t>(x.priority, priorities - 1)];
+  }
+  s.compute_use = compute_use();
+  s.step_seconds = step_times_.coefficients();
+  s.tenants = static_cast<std::uint32_t>(tenants_.size());
   for (const auto* x : seated_) {
     if (x->paused)
       ++s.paused;
@@ -342,7 +357,8 @@ std::vector<scheduler_core::view> scheduler_core::requests() const {
   for (const auto& [id, s] : sequences_)
     all.push_back(
         {id, s.seated, s.paused, s.started, s.phase == phase::closing, s.rank, s.arrival, s.held, s.computed,
-         static_cast<std::uint32_t>(s.generated.size())});
+         static_cast<std::uint32_t>(s.generated.size()), s.predicted,
+         s.predicted - std::min(s.predicted, s.held + s.shared), s.seats_lost});
   std::sort(all.begin(), all.end(), [](const view& a, const view& b) { return a.id < b.id; });
   return all;
 }

@@ -4,6 +4,9 @@
 
 #include "actors/load_meters.hpp"
 #include "actors/messages.hpp"
+#include "actors/step_time_model.hpp"
+#include "actors/tenant_book.hpp"
+#include "actors/waiting_line.hpp"
 
 #include <algorithm>
 #include <array>
@@ -19,6 +22,7 @@
 namespace troupe::actors {
 
 inline constexpr std::uint32_t default_scored_rows = 64;
+inline constexpr std::size_t priorities = 10; ///< 0 is served first
 
 /// Policy. The model's own bounds come with `model_ready`.
 struct scheduler_options {
@@ -28,14 +32,25 @@ struct scheduler_options {
   std::uint32_t max_scored_rows = default_scored_rows;
   duration max_wait{};                               ///< how long an idle scheduler waits for company
   std::uint32_t max_queue = 256;                     ///< admitted requests without a seat
+  std::uint64_t max_queue_bytes = 64U << 20;         ///< of their prompts' ids and names
   duration queue_timeout = std::chrono::seconds(60); ///< from admission to the first row
   double kv_high_watermark = 0.95;                   ///< at this KV use all new work is refused
   double kv_low_watermark = 0.90;                    ///< from this KV use on low priority is refused
-  double hysteresis = 0.05;       ///< a watermark reopens this much below, see reopening_level
-  std::uint32_t low_priority = 7; ///< priorities from here on are low
+  double compute_low_watermark = 0.90; ///< and from this use of the rows that the TPOT goal leaves room for
+  double hysteresis = 0.05;            ///< a watermark reopens this much below, see reopening_level
+  std::uint32_t low_priority = 7;      ///< priorities from here on are low
   /// A request that waited this long counts as one priority better. So a request of priority p is overtaken
   /// only by those that arrive within p quanta after it: its wait is bounded under any load.
   duration ageing_quantum = std::chrono::seconds(5);
+  /// Time per output token, by priority; 0: none. Prompts' rows are cut so that steps meet the strictest goal
+  /// of those that decode, and no more sequences run at once than that leaves room for. Without a goal a step
+  /// with rows of prompts may take twice as long as its decode rows alone.
+  std::array<duration, priorities> tpot_goals{};
+  std::uint32_t least_prefill_rows = 32; ///< of a step, while a prompt is there, whatever the goal
+  /// A request that waited this long for a seat takes one from a running one of lower class. One that is not
+  /// of low priority takes those of low priority at once.
+  duration ttft_goal = std::chrono::seconds(2);
+  tenant_limits tenants;           ///< of each
   bool prefix_cache = true;        ///< sequences of one tenant share the blocks of what they begin with
   std::uint32_t preempt_every = 0; ///< for tests: preempt a running sequence every N steps; 0 = never
 };
@@ -49,6 +64,16 @@ struct scheduler_stats {
   std::uint32_t step_rows_max = 0, step_sequences_max = 0, last_step_rows = 0, last_step_sequences = 0;
   std::uint64_t submitted = 0, finished_stop = 0, finished_length = 0, cancelled = 0;
   std::array<std::uint64_t, static_cast<std::size_t>(errc::internal) + 1> failed{}; ///< by errc
+  std::array<std::uint32_t, priorities> waiting_by_priority{};
+  std::uint64_t seats_yielded = 0; ///< running requests that gave their seats to others of a higher class
+  std::uint64_t displaced = 0;     ///< waiting ones of low priority that made room in a full queue
+  std::uint64_t backfilled = 0;    ///< small ones seated while a large one waited for memory
+  std::uint64_t company_waits = 0; ///< times that an idle scheduler waited for company
+  std::uint64_t cut_steps = 0;     ///< whose prompts' rows were cut for the sake of the TPOT goal
+  double compute_use =
+      0; ///< sequences that want rows, by those that the TPOT goal leaves room for; 0: no goal
+  std::array<double, 4> step_seconds{}; ///< step_time_model::coefficients
+  std::uint32_t tenants = 0;            ///< known now
   latency_histogram time_to_first_token, time_per_output_token, step_time, queue_time;
 };
 
@@ -62,7 +87,16 @@ using scheduler_effects = std::vector<scheduler_effect>;
 /// ones run in mixed steps of decode rows and prefill chunks. One step at a time: plan, reserve blocks, run,
 /// collect.
 ///
-/// Rank = arrival + priority * ageing_quantum, the smaller first: ageing without ever sorting again.
+/// Rank = arrival + priority * ageing_quantum, the smaller first: ageing without ever sorting again. Within a
+/// quantum tenants take turns (waiting_line). While one waits for memory, small ones may pass it, but none
+/// once it has waited a quantum longer than its rank says. So a request of priority p is passed in the queue
+/// only by those that came within p + 1 quanta after it.
+///
+/// Seats: one that waits for a seat takes it from a running one of lower priority, unless that one waited for
+/// it so long that it is of the same class: at once if that one alone is of low priority, else after `ttft_goal`. Never from the
+/// oldest of its priority, nor from one that drew little since it began, nor more than three times from the
+/// same: it goes back to the front of its class.
+///
 /// Shortage: paused sequences yield first, then the youngest of lower rank than the one in need, never the
 /// oldest of its class unless nothing could run otherwise. A preempted sequence keeps its seat and rank, and
 /// is computed anew once its blocks and one for each running sequence are free.
@@ -101,11 +135,16 @@ class scheduler_core {
     std::int64_t rank = 0;
     time_point arrival{};
     std::uint32_t held = 0, computed = 0, generated = 0;
+    std::uint32_t whole = 0;      ///< blocks it is expected to need in all
+    std::uint32_t needs = 0;      ///< blocks it is expected to need beyond what it holds and shares
+    std::uint32_t seats_lost = 0; ///< to others of a higher class
   };
   std::vector<view> requests() const; ///< by id
   double kv_use() const noexcept;     ///< (leased + limbo + predicted growth of seated requests) / total
   std::uint64_t committed_blocks() const noexcept { return used_blocks() + growth_; }
-  std::size_t queued() const noexcept { return queue_.size(); }
+  double compute_use() const noexcept; ///< see scheduler_stats
+  std::size_t queued() const noexcept { return line_.size(); }
+  std::uint64_t queued_bytes() const noexcept { return queued_bytes_; }
   std::uint32_t active_seats() const noexcept { return active_seats_; }
 
  private:
@@ -121,6 +160,9 @@ class scheduler_core {
     time_point arrival{};
     std::int64_t rank = 0;
     std::uint64_t group = 0;
+    tenant_account* tenant = nullptr;
+    double foreseen_tokens = 0;                 ///< that the tenant was charged with
+    std::uint64_t bytes = 0;                    ///< its share of `queued_bytes_` while it waits
     std::uint32_t prompt_tokens = 0;            ///< estimated until `wish.prompt` is there
     enqueue wish;                               ///< what was asked for; prompt null until then
     std::shared_ptr<const token_filter> filter; ///< null: any token may be drawn
@@ -128,10 +170,15 @@ class scheduler_core {
 
     actors::scheduler_core::phase phase = phase::admitted;
     bool seated = false, paused = false, started = false;
-    bool opened = false;            ///< the executor knows it
-    bool in_step = false;           ///< the running step writes its blocks
-    bool demand_pending = false;    ///< named in the `reserve_blocks` under way
-    std::uint32_t predicted = 0;    ///< blocks it is expected to need in all
+    bool opened = false;           ///< the executor knows it
+    bool in_step = false;          ///< the running step writes its blocks
+    bool demand_pending = false;   ///< named in the `reserve_blocks` under way
+    std::uint32_t predicted = 0;   ///< blocks it is expected to need in all
+    std::uint32_t shared = 0;      ///< of those, what running sequences hold; 0 once it holds blocks
+    std::int64_t seat_cost = 0;    ///< tokens that its tenant was charged with for its seat
+    std::uint32_t seated_from = 0; ///< `high_water` when it took its seat
+    std::uint32_t seats_lost = 0;
+    time_point seated_at{};
     std::uint32_t held = 0;         ///< blocks
     std::uint32_t counted = 0;      ///< its share of `growth_`
     std::uint32_t in_transit = 0;   ///< blocks of its preemptions that are not back yet
@@ -159,11 +206,6 @@ class scheduler_core {
       return wish.score_prompt && prompt_tokens > 0 ? prompt_tokens - 1 : 0;
     }
   };
-  struct queue_key {
-    std::int64_t order;
-    request_id id;
-    auto operator<=>(const queue_key&) const = default;
-  };
   /// A full block of a prompt that running sequences hold or are about to compute.
   struct begun_prefix {
     request_id computes; ///< the first of them; number 0 when it is gone
@@ -179,23 +221,51 @@ class scheduler_core {
     time_point now;
     scheduler_effects& out;
   };
+  static constexpr std::uint32_t most_seats_lost = 3;
+  static constexpr std::uint32_t least_tokens_seated = 16; ///< drawn before a seat may be taken away
   enum class step_state : std::uint8_t { idle, reserving, running };
 
-  // scheduler_door.cpp: admission, seats, queue
-  std::optional<error> refuse_at_door(const admission_request& m, std::uint32_t need, bool seatable, turn& t);
+  // scheduler_door.cpp: admission
+  std::optional<error> refuse_at_door(const admission_request& m, const tenant_account& tenant, turn& t);
+  std::optional<error> let_in(const admission_request& m, tenant_account& tenant, turn& t);
+  sequence* lowest_waiting() noexcept;
   error overload(errc code, std::string message, double excess_blocks, request_id id, time_point now) const;
   std::uint32_t forecast_blocks(std::uint32_t prompt, std::uint32_t max_tokens) const noexcept;
+  double forecast_tokens(std::uint32_t prompt, std::uint32_t max_tokens) const noexcept {
+    return static_cast<double>(prompt) + outputs_.predict(max_tokens);
+  }
   std::uint32_t blocks_for(std::uint32_t positions) const noexcept {
     return positions / model_.block_tokens + (positions % model_.block_tokens != 0 ? 1 : 0);
   }
-  bool seat_free(std::uint32_t need) const noexcept;
-  void take_seat(sequence& s);
-  void leave_seat(sequence& s);
-  void seat_from_queue();
   void expire_queue(turn& t);
+  void watch_levels() noexcept;
+
+  // scheduler_seats.cpp: who takes a seat, and whose
+  enum class lack : std::uint8_t { nothing, seat, memory, compute };
+  struct room {
+    std::uint32_t seats; ///< taken
+    std::uint64_t blocks, positions;
+  };
+  room taken() const noexcept;
+  lack lack_of(const sequence& s, const room& taken) const noexcept;
+  duration goal_of(const sequence& s) const noexcept {
+    return options_.tpot_goals[std::min<std::size_t>(s.priority, priorities - 1)];
+  }
+  duration strictest_goal(const sequence* with) const noexcept;
+  void take_seat(sequence& s, time_point now);
+  void leave_seat(sequence& s);
+  void seat_from_queue(turn& t);
+  void seat_out_of_turn(sequence& s, turn& t);
+  bool backfill(const sequence& head, turn& t);
+  bool take_from_lower(sequence& needy, turn& t);
+  bool may_yield(const sequence& s, const sequence& needy, time_point now) const noexcept;
+  bool yield_seat(sequence& s, const sequence& to, turn& t);
+  std::int64_t standing(const sequence& s, time_point now) const noexcept;
+  std::int64_t seat_cost_of(request_id id) const noexcept;
+  void join_line(sequence& s);
+  void leave_line(sequence& s) noexcept;
   void set_paused(request_id id, bool paused, turn& t);
   void recount(sequence& s);
-  void watch_levels() noexcept;
   std::uint64_t used_blocks() const noexcept { return used_ - std::min(used_, in_transit_); }
 
   // scheduler_plan.cpp: the next step, shortages
@@ -205,7 +275,12 @@ class scheduler_core {
   void open_ready(std::uint32_t running, std::int64_t available);
   void keep_one_suspect();
   void share_budget();
-  std::uint32_t within_scores(const sequence& s, std::uint32_t rows, std::uint32_t& left) const;
+  void share_among_prompts(std::ptrdiff_t from, std::uint32_t budget);
+  std::uint32_t within_time(
+      const step_shape& shape, std::uint32_t first, std::uint32_t rows, duration limit) const noexcept;
+  duration step_limit(const step_shape& decodes) const noexcept;
+  std::uint32_t
+  within_scores(const sequence& s, std::uint32_t given, std::uint32_t rows, std::uint32_t& left) const;
   void ask_for_blocks(turn& t);
   void launch(turn& t);
   std::uint32_t reach_of(const sequence& s) const noexcept;
@@ -213,7 +288,6 @@ class scheduler_core {
   void resolve_shortage(const blocks_reserved& m, turn& t);
   bool pick_victims(const sequence& needy, std::uint32_t missing, bool last_resort, time_point now);
   void mark_class_elders(time_point now);
-  std::int64_t effective_class(const sequence& s, time_point now) const noexcept;
   void preempt(sequence& s, turn& t);
   void force_preemption(turn& t);
   void drop_from_plan(request_id id);
@@ -244,7 +318,7 @@ class scheduler_core {
   void end_sequence(sequence& s, error why, turn& t);
   void begin_close(sequence& s, turn& t);
   void conclude(sequence& s, turn& t);
-  void forget(sequence& s);
+  void forget(sequence& s, time_point now);
   void end_step(turn& t);
   void set_next_alarm(turn& t);
   static bool elder(const sequence& a, const sequence& b) noexcept {
@@ -257,16 +331,20 @@ class scheduler_core {
   bool ready_ = false, draining_ = false, drained_told_ = false;
 
   std::unordered_map<request_id, sequence> sequences_; ///< looked up; walked only where the order is restored
-  std::set<queue_key> queue_;                          ///< without a seat, by rank
-  std::set<queue_key> unstarted_;                      ///< no row computed yet, by arrival
-  std::vector<sequence*> seated_;                      ///< by id; not closing
-  std::uint32_t active_seats_ = 0;                     ///< seated and not paused
-  std::uint64_t used_ = 0;       ///< blocks leased or in limbo, as the cache manager last said
-  std::uint64_t in_transit_ = 0; ///< of those, what preempted sequences gave back since
-  std::uint64_t growth_ = 0;     ///< blocks that seated requests are expected to need beyond what they hold
+  tenant_book tenants_;
+  waiting_line line_; ///< admitted, without a seat
+  std::uint64_t queued_bytes_ = 0;
+  std::set<queue_key> unstarted_;  ///< no row computed yet, by arrival
+  std::vector<sequence*> seated_;  ///< by id; not closing
+  std::uint32_t active_seats_ = 0; ///< seated and not paused
+  std::uint64_t used_ = 0;         ///< blocks leased or in limbo, as the cache manager last said
+  std::uint64_t in_transit_ = 0;   ///< of those, what preempted sequences gave back since
+  std::uint64_t growth_ = 0;       ///< blocks that seated requests are expected to need beyond what they hold
   std::unordered_map<std::uint64_t, begun_prefix> begun_prefixes_; ///< by chain number
-  watermark full_, shed_;
+  watermark full_, shed_, busy_;
   output_forecast outputs_;
+  step_time_model step_times_;
+  step_shape shape_; ///< of the running step
   rate_meter released_blocks_, finished_requests_;
 
   step_state step_ = step_state::idle;
@@ -281,6 +359,7 @@ class scheduler_core {
   // scratch of one turn, kept for its capacity
   struct candidate {
     sequence* s;
+    std::uint32_t wanted; ///< rows
     std::uint32_t rows;
   };
   std::vector<candidate> candidates_;

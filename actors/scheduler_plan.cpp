@@ -3,6 +3,7 @@
 #include "actors/scheduler_core.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cassert>
 #include <utility>
 
@@ -11,6 +12,7 @@ namespace {
 
 /// Looks again after a step that nobody could run in, should no message come first.
 constexpr auto retry_delay = std::chrono::milliseconds(10);
+constexpr std::uint64_t probe_every = 16; ///< steps
 
 } // namespace
 
@@ -45,7 +47,7 @@ void scheduler_core::collect_candidates(turn&) {
     } else if (s->phase == phase::running) {
       ++running;
       available -= static_cast<std::int64_t>(blocks_for(s->known())) - s->held; // its prompt, still to come
-      candidates_.push_back({s, s->known() - s->computed});
+      candidates_.push_back({s, s->known() - s->computed, 0});
     } else if (s->phase == phase::ready) {
       scratch_.push_back(s);
     }
@@ -61,6 +63,8 @@ void scheduler_core::open_ready(std::uint32_t running, std::int64_t available) {
   opening_.clear();
   for (auto* s : scratch_) {
     const auto shared = shared_with_running(*s);
+    s->shared = may_find(*s) ? shared.blocks : 0;
+    recount(*s);
     const bool twice = shared.blocks < s->chain.size() && opening_.contains(s->chain[shared.blocks]);
     if (may_find(*s) && (shared.being_computed || twice)) continue;
     const std::int64_t need = blocks_for(s->known()) - (may_find(*s) ? shared.blocks : 0);
@@ -68,7 +72,7 @@ void scheduler_core::open_ready(std::uint32_t running, std::int64_t available) {
     opening_.insert(s->chain.begin() + shared.blocks, s->chain.end());
     available -= need;
     ++running;
-    candidates_.push_back({s, s->known()});
+    candidates_.push_back({s, s->known(), 0});
   }
 }
 
@@ -81,6 +85,7 @@ bool scheduler_core::waits_for_company(turn& t) {
   for (const auto& c : candidates_) first = std::min(first, c.s->ready_since);
   if (first + options_.max_wait <= t.now) return false;
   retry_at_ = first + options_.max_wait;
+  ++stats_.company_waits;
   return true;
 }
 
@@ -103,7 +108,12 @@ void scheduler_core::keep_one_suspect() {
 
 /// Cuts the candidates down to `max_batch` sequences and `max_step_tokens` rows. Decode rows come first, but
 /// a quarter of the rows is kept for prompts while there are any, so that neither starves the other; whoever
-/// was passed over is first the next time. Prompts are taken whole in order of rank, the last one in part.
+/// was passed over is first the next time.
+///
+/// Prompts: the eldest has a quarter of the rows they get, the rest goes by length, the shorter first
+/// (by powers of four of what is left of them), then by rank: a long one never holds a short one up.
+/// While streams are under way the rows of prompts are cut to what keeps the step within `step_limit`, but
+/// not below `least_prefill_rows`.
 void scheduler_core::share_budget() {
   const auto longest_waiting = [](const candidate& a, const candidate& b) {
     return a.s->last_step != b.s->last_step ? a.s->last_step < b.s->last_step : elder(*a.s, *b.s);
@@ -112,43 +122,94 @@ void scheduler_core::share_budget() {
     std::sort(candidates_.begin(), candidates_.end(), longest_waiting);
     candidates_.resize(options_.max_batch);
   }
-  const auto decodes =
-      std::partition(candidates_.begin(), candidates_.end(), [](const candidate& c) { return c.rows == 1; });
+  const auto decodes = std::partition(
+      candidates_.begin(), candidates_.end(), [](const candidate& c) { return c.wanted == 1; });
   const auto decode_count = static_cast<std::uint32_t>(decodes - candidates_.begin());
   std::uint32_t budget = options_.max_step_tokens;
   std::uint32_t for_decode = budget;
   if (decodes != candidates_.end())
     for_decode -=
         budget > 1 ? std::max<std::uint32_t>(1, budget / 4) : static_cast<std::uint32_t>(step_seq_ & 1U);
-  if (decode_count > for_decode) {
-    std::sort(candidates_.begin(), decodes, longest_waiting);
-    for (auto c = candidates_.begin() + for_decode; c != decodes; ++c) c->rows = 0;
-  }
-  budget -= std::min(decode_count, for_decode);
-  std::sort(
-      decodes, candidates_.end(), [](const candidate& a, const candidate& b) { return elder(*a.s, *b.s); });
-  std::uint32_t scores = options_.max_scored_rows;
-  for (auto c = decodes; c != candidates_.end(); ++c) {
-    c->rows = within_scores(*c->s, std::min(c->rows, budget), scores);
-    budget -= c->rows;
-  }
+  if (decode_count > for_decode) std::sort(candidates_.begin(), decodes, longest_waiting);
+  for (auto c = candidates_.begin(); c != decodes; ++c)
+    c->rows = static_cast<std::uint32_t>(c - candidates_.begin()) < for_decode ? 1 : 0;
+  share_among_prompts(decodes - candidates_.begin(), budget - std::min(decode_count, for_decode));
   std::erase_if(candidates_, [](const candidate& c) { return c.rows == 0; });
   for (auto& c : candidates_) c.s->last_step = step_seq_ + 1;
   std::sort(
       candidates_.begin(), candidates_.end(), [](const auto& a, const auto& b) { return a.s->id < b.s->id; });
 }
 
-/// Of the next `rows` rows, as many as leave no more than `left` that want a score; takes those from `left`.
-std::uint32_t
-scheduler_core::within_scores(const sequence& s, std::uint32_t rows, std::uint32_t& left) const {
-  const std::uint32_t first = std::max(s.computed, s.scored), end = s.scores_wanted();
-  if (first >= end || s.computed + rows <= first) return rows;
-  const std::uint32_t wanted = std::min(s.computed + rows, end) - first;
+/// `budget` rows for the candidates from `from` on; those before it have their decode rows.
+void scheduler_core::share_among_prompts(std::ptrdiff_t from, std::uint32_t budget) {
+  const auto prompts = candidates_.begin() + from;
+  if (prompts == candidates_.end()) return;
+  step_shape shape;
+  for (auto c = candidates_.begin(); c != prompts; ++c)
+    if (c->rows > 0) shape.add(c->s->computed, 1, true);
+  const duration limit = step_limit(shape);
+  // Steps that are always full would never show what a prompt's row costs and what a decode row.
+  if (shape.decode_rows > 0 && step_seq_ % probe_every == probe_every - 1) budget -= budget / 2;
+  std::uint32_t scores = options_.max_scored_rows, given = 0;
+  bool cut = false;
+  const auto give = [&](candidate& c, std::uint32_t most) {
+    const std::uint32_t asked = std::min({c.wanted - c.rows, budget, most});
+    const std::uint32_t free_of_charge =
+        options_.least_prefill_rows - std::min(options_.least_prefill_rows, given);
+    const std::uint32_t in_time =
+        std::max(std::min(asked, free_of_charge), within_time(shape, c.s->computed + c.rows, asked, limit));
+    cut = cut || in_time < asked;
+    const std::uint32_t rows = within_scores(*c.s, c.rows, in_time, scores);
+    if (rows == 0) return;
+    shape.add(c.s->computed + c.rows, rows, false);
+    c.rows += rows;
+    given += rows;
+    budget -= rows;
+  };
+  std::sort(
+      prompts, candidates_.end(), [](const candidate& a, const candidate& b) { return elder(*a.s, *b.s); });
+  give(*prompts, candidates_.end() - prompts == 1 ? budget : std::max(1U, budget / 4));
+  const auto length_class = [](const candidate& c) { return std::bit_width(c.wanted | 63U) / 2; };
+  std::stable_sort(prompts, candidates_.end(), [&](const candidate& a, const candidate& b) {
+    return length_class(a) < length_class(b);
+  });
+  for (auto c = prompts; c != candidates_.end(); ++c) give(*c, budget);
+  stats_.cut_steps += cut;
+}
+
+/// How long a step with these decode rows may take; 0: as long as it likes.
+duration scheduler_core::step_limit(const step_shape& decodes) const noexcept {
+  if (decodes.decode_rows == 0 || !step_times_.knows()) return {};
+  const duration goal = strictest_goal(nullptr);
+  return goal > duration::zero() ? goal : 2 * step_times_.predict(decodes);
+}
+
+/// The most of `rows` more rows from position `first` on that keep the step within `limit`.
+std::uint32_t scheduler_core::within_time(
+    const step_shape& shape, std::uint32_t first, std::uint32_t rows, duration limit) const noexcept {
+  if (limit == duration::zero()) return rows;
+  std::uint32_t fits = 0, too_many = rows + 1;
+  while (too_many - fits > 1) {
+    const std::uint32_t tried = fits + (too_many - fits) / 2;
+    step_shape with = shape;
+    with.add(first, tried, false);
+    (step_times_.predict(with) <= limit ? fits : too_many) = tried;
+  }
+  return fits;
+}
+
+/// Of `rows` rows after the `given` ones, as many as leave no more than `left` that want a score; takes those
+/// from `left`.
+std::uint32_t scheduler_core::within_scores(
+    const sequence& s, std::uint32_t given, std::uint32_t rows, std::uint32_t& left) const {
+  const std::uint32_t from = s.computed + given, first = std::max(from, s.scored), end = s.scores_wanted();
+  if (first >= end || from + rows <= first) return rows;
+  const std::uint32_t wanted = std::min(from + rows, end) - first;
   if (wanted <= left) {
     left -= wanted;
     return rows;
   }
-  rows = first - s.computed + left;
+  rows = first - from + left;
   left = 0;
   return rows;
 }
@@ -198,6 +259,7 @@ void scheduler_core::on(blocks_reserved&& m, time_point now, scheduler_effects& 
     s->held += static_cast<std::uint32_t>(g.blocks.size());
     s->demand_pending = false;
     if (s->phase == phase::ready) begin_behind(*s, g.cached);
+    s->shared = 0;
     s->phase = phase::running;
     recount(*s);
   }
@@ -276,8 +338,10 @@ void scheduler_core::launch(turn& t) {
   run_step step{step_seq_, {}};
   step.entries.reserve(plan_.size());
   std::uint32_t rows = 0;
+  shape_ = {};
   for (const auto& p : plan_) {
     sequence& s = *find(p.id);
+    shape_.add(p.first, p.count, p.count == 1 && p.first >= s.prompt_tokens);
     auto& e = step.entries.emplace_back();
     e = {p.id, p.first, p.count, p.want_token, std::exchange(s.new_blocks, {}), std::nullopt, p.score_from};
     if (!s.opened) {
@@ -307,18 +371,12 @@ void scheduler_core::launch(turn& t) {
   t.out.emplace_back(std::move(step));
 }
 
-std::int64_t scheduler_core::effective_class(const sequence& s, time_point now) const noexcept {
-  const std::int64_t quantum = options_.ageing_quantum.count();
-  const std::int64_t x = s.rank - now.time_since_epoch().count(); // priority quanta minus the time waited
-  return x >= 0 ? x / quantum : -((-x + quantum - 1) / quantum);
-}
-
 /// The oldest block holder of each effective class, ascending by class.
 void scheduler_core::mark_class_elders(time_point now) {
   elders_.clear();
   for (const auto* s : seated_) {
     if (s->held == 0 || s->paused) continue;
-    const auto c = effective_class(*s, now);
+    const auto c = line_.class_of(s->rank, now);
     const auto at = std::find_if(elders_.begin(), elders_.end(), [&](const auto& e) { return e.first == c; });
     if (at == elders_.end())
       elders_.emplace_back(c, s);
@@ -344,7 +402,7 @@ bool scheduler_core::pick_victims(
     if (s != &needy && s->held > 0 && (s->paused || (elder(needy, *s) && !spared(*s)))) victims_.push_back(s);
   std::sort(victims_.begin(), victims_.end(), [&](const auto* a, const auto* b) {
     if (a->paused != b->paused) return a->paused;
-    const auto ca = effective_class(*a, now), cb = effective_class(*b, now);
+    const auto ca = line_.class_of(a->rank, now), cb = line_.class_of(b->rank, now);
     if (ca != cb) return ca > cb;
     if (a->computed != b->computed) return a->computed < b->computed;
     return elder(*b, *a);
@@ -370,6 +428,7 @@ void scheduler_core::preempt(sequence& s, turn& t) {
   }
   leave_chain(s);
   s.held = 0;
+  s.shared = 0;
   s.computed = 0;
   s.published = 0;
   s.new_blocks.clear();

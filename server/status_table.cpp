@@ -25,6 +25,8 @@ constexpr status_row status_rows[] = {
     {errc::queue_full, 429, overloaded, true},
     {errc::shed_low_priority, 429, overloaded, true},
     {errc::queue_timeout, 429, overloaded, true},
+    {errc::rate_limited, 429, overloaded, true},
+    {errc::tenant_busy, 429, overloaded, true},
     {errc::deadline_exceeded, 504, timed_out, false},
     {errc::slow_consumer, 408, timed_out, false},
     {errc::cancelled, 499, "cancelled_error", false},

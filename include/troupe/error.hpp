@@ -28,6 +28,8 @@ enum class errc : std::uint8_t {
   queue_full,              ///< the waiting queue is at its bound
   shed_low_priority,       ///< low priority is refused under load
   queue_timeout,           ///< waited in the queue beyond its bound
+  rate_limited,            ///< this tenant's requests or tokens come faster than it may have them
+  tenant_busy,             ///< this tenant has as many requests in hand as it may
   deadline_exceeded,       ///< the request's own deadline passed
   slow_consumer,           ///< the client did not read for too long
   cancelled,               ///< the client cancelled or left

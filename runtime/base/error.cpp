@@ -18,6 +18,8 @@ std::string_view code_name(errc code) noexcept {
   case errc::queue_full: return "queue_full";
   case errc::shed_low_priority: return "shed_low_priority";
   case errc::queue_timeout: return "queue_timeout";
+  case errc::rate_limited: return "rate_limited";
+  case errc::tenant_busy: return "tenant_busy";
   case errc::deadline_exceeded: return "deadline_exceeded";
   case errc::slow_consumer: return "slow_consumer";
   case errc::cancelled: return "cancelled";

@@ -35,7 +35,7 @@ class stage {
       const scheduler_options& options, std::uint32_t blocks = 64, std::uint32_t block_tokens = 4,
       std::uint32_t context = 64, std::uint32_t reach_border = 0) :
       core(options),
-      cache({1, 0, 0}, blocks, block_tokens) {
+      options_(options), cache({1, 0, 0}, blocks, block_tokens) {
     tell(model_ready{blocks, block_tokens, context, {eos}, reach_border});
   }
 
@@ -98,7 +98,11 @@ class stage {
   }
   /// Ends the running step; every token asked for is `token`, or what `own_tokens` says.
   void finish_step(std::int32_t token = 9, std::map<std::uint64_t, std::int32_t> own_tokens = {}) {
-    step_done done{step->step_seq, {}, milliseconds(1)};
+    finish_step_after(milliseconds(1), token, own_tokens);
+  }
+  void finish_step_after(
+      duration took, std::int32_t token = 9, const std::map<std::uint64_t, std::int32_t>& own_tokens = {}) {
+    step_done done{step->step_seq, {}, took};
     for (const auto& e : step->entries) {
       auto& r = done.results.emplace_back();
       r.id = e.id;
@@ -129,7 +133,10 @@ class stage {
     return {};
   }
 
+  const scheduler_options& options() const { return options_; }
+
   scheduler_core core;
+  scheduler_options options_;
   cache_core cache;
   time_point now{seconds(100)};
   bool answers = true; ///< false: cache mail waits

@@ -181,18 +181,6 @@ BOOST_AUTO_TEST_CASE(ageing_bounds_every_wait) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(a_large_request_is_not_passed_by_small_ones) {
-  stage s(with(8, 8), 20, 4, 80);
-  s.submit(1, 20, 20);  // 10 of 20 blocks
-  s.knock(2, 5, 40, 4); // 11: waits
-  BOOST_TEST(!s.knock(3, 5, 4, 4) == false);
-  BOOST_TEST(!s.view(2).seated);
-  BOOST_TEST(!s.view(3).seated);
-  s.run_until_end(1);
-  BOOST_TEST(s.view(2).seated);
-  BOOST_TEST(s.view(3).seated);
-}
-
 BOOST_AUTO_TEST_CASE(waiting_ends_at_the_queue_timeout) {
   scheduler_options o = with(1, 8);
   o.queue_timeout = seconds(2);

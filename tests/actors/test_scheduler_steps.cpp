@@ -496,4 +496,57 @@ BOOST_AUTO_TEST_CASE(a_turn_takes_a_time_in_proportion_to_its_sequences) {
   BOOST_TEST(many.count() < 24 * few.count()); // 8 is proportional, 64 is each with each
 }
 
+BOOST_AUTO_TEST_CASE(short_prompts_are_not_held_up_by_a_long_one) {
+  scheduler_options o;
+  o.max_step_tokens = 128;
+  stage s(o, 512, 4, 1024);
+  s.submit(1, 900, 4);
+  s.finish_step();
+  BOOST_TEST(s.entry(1)->count == 128U);
+  s.submit(2, 40, 4);
+  s.submit(3, 40, 4);
+  s.finish_step();
+  BOOST_TEST(s.entry(2)->count == 40U);
+  BOOST_TEST(s.entry(3)->count == 40U);
+  BOOST_TEST(s.entry(1)->count == 48U); // what is left, and a quarter of all whoever else came
+  for (std::uint64_t i = 4; i <= 9; ++i) s.submit(i, 60, 4);
+  s.finish_step();
+  BOOST_TEST(s.entry(1)->count >= 31U);
+}
+
+BOOST_AUTO_TEST_CASE(beside_streams_prompts_are_cut_to_twice_the_time_of_the_streams_alone) {
+  scheduler_options o;
+  o.least_prefill_rows = 4;
+  stage s(o, 512, 4, 1024);
+  // 4 ms and one for each row.
+  const auto finish = [&] { s.finish_step_after(milliseconds(4 + s.rows())); };
+  for (std::uint64_t i = 1; i <= 4; ++i) s.submit(i, 4 + static_cast<std::uint32_t>(i), 200);
+  for (int i = 0; i < 40; ++i) finish();
+  s.submit(5, 100, 4);
+  finish();
+  for (int i = 0; i < 5; ++i) {
+    BOOST_TEST(s.entry(5)->count <= 9U); // 8 ms of rows to the 8 ms that the streams take
+    BOOST_TEST(s.entry(5)->count >= 4U);
+    finish();
+  }
+  BOOST_TEST(s.core.stats().cut_steps > 0U);
+}
+
+BOOST_AUTO_TEST_CASE(a_goal_says_how_long_a_step_with_streams_may_take) {
+  scheduler_options o;
+  o.tpot_goals.fill(milliseconds(40));
+  stage s(o, 512, 4, 1024);
+  const auto finish = [&] { s.finish_step_after(milliseconds(4 + s.rows())); };
+  s.submit(1, 8, 200);
+  for (int i = 0; i < 40; ++i) finish();
+  s.submit(2, 300, 4);
+  finish();
+  for (int i = 0; i < 3; ++i) {
+    const auto rows = s.rows();
+    BOOST_TEST(rows >= 32U); // the least
+    BOOST_TEST(rows <= 41U); // 36 rows take 40 ms; what a prompt's row costs is known from eight of them only
+    finish();
+  }
+}
+
 BOOST_AUTO_TEST_SUITE_END()

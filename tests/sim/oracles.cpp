@@ -187,6 +187,14 @@ void simulation::check_failure(participant& p, const error& why) {
   case errc::bad_template:
     needs(door && p.script->tokenising_fails);
     break;
+  case errc::rate_limited:
+  case errc::tenant_busy: {
+    const auto& limits = scenario_.options.tenants;
+    needs(
+        why.code == errc::tenant_busy ? limits.max_live > 0
+                                      : limits.requests_per_second + limits.tokens_per_second > 0);
+    [[fallthrough]];
+  }
   case errc::kv_cache_full:
   case errc::shed_low_priority:
   case errc::queue_full:
@@ -279,10 +287,41 @@ void simulation::check_plan(const actors::run_step& step) {
     running_requests_.push_back(e.id);
   }
   require(rows <= o.max_step_tokens, "more rows in a step than max_step_tokens");
+  check_step_time(step);
   require(
       scored <= o.max_scored_rows + step.entries.size(),
       "more scored rows in a step than max_scored_rows and "
       "one of each sequence");
+}
+
+/// Prompts' rows beside streams keep the step near the goal, once the scheduler had time to learn.
+void simulation::check_step_time(const actors::run_step& step) {
+  const auto& o = scenario_.options;
+  std::uint32_t decode_rows = 0, prompt_rows = 0;
+  duration goal{};
+  for (const auto& e : step.entries) { // a single row of a prompt counts for neither
+    if (e.count > 1) prompt_rows += e.count;
+    decode_rows += e.count == 1 && e.want_token && !e.open && e.first >= of(e.id).script->prompt.size();
+  }
+  for (const auto& v : scheduler_.requests()) {
+    const duration g = o.tpot_goals[of(v.id).script->priority];
+    if (v.seated && !v.paused && !v.closing && g > duration::zero() && (goal == duration::zero() || g < goal))
+      goal = g;
+  }
+  const bool learnt =
+      steps_launched_ - scheduler_.stats().failed_steps > 3 * actors::step_time_model::least_steps;
+  const bool plain = scenario_.step_time >= 50 * scenario_.hop && scenario_.faults.step_fails == 0;
+  if (!learnt || !plain || decode_rows == 0 || prompt_rows <= o.least_prefill_rows) return;
+  const auto time_of = [&](std::uint32_t n) { return scenario_.step_time + n * scenario_.step_time / 16; };
+  const duration limit = goal > duration::zero() ? goal : 2 * time_of(decode_rows);
+  const auto us = [](duration d) {
+    return std::to_string(std::chrono::duration_cast<std::chrono::microseconds>(d).count());
+  };
+  if (time_of(decode_rows + prompt_rows) > limit + limit / 2)
+    complain(
+        std::to_string(decode_rows) + " decode rows and " + std::to_string(prompt_rows) +
+        " of prompts take " + us(time_of(decode_rows + prompt_rows)) + " us; the limit is " + us(limit) +
+        " us");
 }
 
 /// Only one that read nothing for the whole time is given up.
@@ -297,16 +336,24 @@ void simulation::check_patience(participant& p) {
 
 void simulation::check_admission(const actors::admission_request& m) {
   const double use = scheduler_.kv_use(); // before the message; its parts are checked after every turn
+  door_use_ = use;
   door_was_full_ = open_ && !draining_ && use >= scenario_.options.kv_high_watermark;
   door_was_shedding_ = open_ && !draining_ && use >= scenario_.options.kv_low_watermark &&
                        m.priority >= scenario_.options.low_priority;
-  door_queue_full_ = scheduler_.queued() >= scenario_.options.max_queue;
+  const auto& o = scenario_.options;
+  door_queue_full_ = scheduler_.queued() >= o.max_queue;
+  door_could_displace_ =
+      m.priority < o.low_priority && std::any_of(seen_.begin(), seen_.end(), [&](const auto& v) {
+        const auto& p = of(v.id);
+        return !v.seated && !v.closing && !v.started && p.script->group == 0 &&
+               p.script->priority >= o.low_priority;
+      });
 }
 
 void simulation::check_refusal(const actors::refused& m) {
   const auto& o = scenario_.options;
   ++result_.refused;
-  const double use = scheduler_.kv_use();
+  const double use = std::max(door_use_, scheduler_.kv_use()); // a plan may have followed in the same turn
   switch (m.why.code) {
   case errc::kv_cache_full:
     require(
@@ -315,12 +362,14 @@ void simulation::check_refusal(const actors::refused& m) {
     break;
   case errc::shed_low_priority:
     require(
-        use >= actors::reopening_level(o.kv_low_watermark, o.hysteresis) - 1e-9, "shed below the watermark",
-        m.id.number);
+        use >= actors::reopening_level(o.kv_low_watermark, o.hysteresis) - 1e-9 ||
+            scheduler_.compute_use() >= actors::reopening_level(o.compute_low_watermark, o.hysteresis) - 1e-9,
+        "shed below the watermarks", m.id.number);
     require(of(m.id).script->priority >= o.low_priority, "a high priority was shed", m.id.number);
     break;
   case errc::queue_full: {
     require(door_queue_full_, "queue_full while the queue had room", m.id.number);
+    require(!door_could_displace_, "queue_full although one of low priority waited", m.id.number);
     const bool nobody = seen_.empty();
     require(!nobody, "queue_full although a place was free", m.id.number);
     break;
@@ -344,6 +393,10 @@ void simulation::check_finish(const actors::sequence_finished& m) {
   require(
       !m.failed || m.failed->code != errc::queue_timeout || !group_runs(p),
       "a choice timed out in the queue although its request runs", m.id.number);
+  require(
+      !m.failed || m.failed->code != errc::shed_low_priority ||
+          (!p.started && p.script->priority >= scenario_.options.low_priority),
+      "displaced though it runs, or is not of low priority", m.id.number);
   require(cache_.pool().held(m.id) == 0, "sequence_finished before its blocks were free", m.id.number);
   require(
       std::find(running_requests_.begin(), running_requests_.end(), m.id) == running_requests_.end() ||
@@ -354,20 +407,24 @@ void simulation::check_finish(const actors::sequence_finished& m) {
 void simulation::check_scheduler(std::string_view message) {
   const auto& o = scenario_.options;
   auto now_seen = scheduler_.requests();
-  require(scheduler_.queued() <= o.max_queue, "more requests in the queue than max_queue");
   std::uint64_t waiting = 0;
   for (const auto& v : now_seen) {
     require(!(v.closing && v.seated), "an ended request keeps its seat", v.id.number);
     waiting += !v.seated && !v.closing;
     const auto aged =
         v.arrival.time_since_epoch() + o.ageing_quantum * std::int64_t{of(v.id).script->priority};
-    require(v.rank == aged.count(), "a rank that does not age as documented", v.id.number);
+    require(
+        v.seats_lost == 0 ? v.rank == aged.count() : v.rank >= aged.count(),
+        "a rank that does not age as documented", v.id.number);
     if (!v.started && !v.closing && of(v.id).script->group == 0)
       require(
           now_ <= v.arrival + o.queue_timeout + scenario_.faults.alarm_lateness + slack,
           "a request waits beyond the queue's timeout", v.id.number);
   }
   require(now_seen.size() > 0 || scheduler_.committed_blocks() == 0, "blocks are committed to nobody");
+  // Those that were sent back from their seats had places of their own.
+  require(
+      waiting <= o.max_queue + scheduler_.stats().seats_yielded, "more requests in the queue than max_queue");
   require(waiting == scheduler_.queued(), "the queue's count differs from who is in it");
   if (message == "admission_request") {
     const bool grew = now_seen.size() > seen_.size();
@@ -376,6 +433,7 @@ void simulation::check_scheduler(std::string_view message) {
     require(!(grew && (draining_ || !open_)), "admitted while draining or loading");
   }
   check_seating(now_seen);
+  check_yielding(now_seen);
   check_preemptions(now_seen, message);
   if (launched_) check_turns(now_seen);
   launched_ = false;
@@ -407,26 +465,99 @@ void simulation::check_turns(const std::vector<actors::scheduler_core::view>& no
   require(prompts_starved_ <= now_seen.size() + 4, "prompts starve beside decode rows");
 }
 
-/// Nobody takes a seat past one of better rank who waits for one.
+/// Who takes a seat past one of better rank: within a quantum of its rank tenants take turns; small ones pass
+/// one that waits for memory, until it has waited a quantum longer than its rank says. And whoever could take
+/// a seat has one.
 void simulation::check_seating(const std::vector<actors::scheduler_core::view>& now_seen) {
-  const auto was_seated = [&](actors::request_id id) {
+  const auto& o = scenario_.options;
+  const auto quantum = o.ageing_quantum.count();
+  const auto before = [&](actors::request_id id) {
     const auto at =
         std::lower_bound(seen_.begin(), seen_.end(), id, [](const auto& v, auto x) { return v.id < x; });
-    return at != seen_.end() && at->id == id && at->seated;
+    return at != seen_.end() && at->id == id ? &*at : nullptr;
   };
+  const auto waits = [](const auto& v) { return !v.seated && !v.closing; };
   for (const auto& v : now_seen) {
-    if (!v.seated || was_seated(v.id)) continue;
-    for (const auto& w : now_seen)
-      require(
-          w.seated || w.closing || std::pair(v.rank, v.id) < std::pair(w.rank, w.id),
-          "seated past a waiting request of better rank", v.id.number);
-    require(
-        scheduler_.active_seats() <= scenario_.options.max_batch, "more seats than max_batch", v.id.number);
+    const auto* was = before(v.id);
+    if (!v.seated || (was != nullptr && was->seated && was->seats_lost == v.seats_lost)) continue;
+    const bool beside_a_large_one = std::any_of(
+        now_seen.begin(), now_seen.end(), [&](const auto& w) { return waits(w) && v.whole <= w.whole / 4; });
+    for (const auto& w : now_seen) {
+      if (!waits(w) || std::pair(v.rank, v.id) < std::pair(w.rank, w.id)) continue;
+      const bool turns = v.rank < w.rank + quantum && of(v.id).script->tenant != of(w.id).script->tenant;
+      const bool small = beside_a_large_one && now_.time_since_epoch().count() < w.rank + quantum;
+      const auto* had = before(w.id);
+      const bool gave = had != nullptr && had->seated; // in this turn, to another
+      require(turns || small || gave, "seated past a waiting request of better rank", v.id.number);
+    }
+    require(scheduler_.active_seats() <= o.max_batch, "more seats than max_batch", v.id.number);
     const auto seats =
         std::count_if(now_seen.begin(), now_seen.end(), [](const auto& w) { return w.seated; });
+    // What others shared may have gone in the same turn.
+    double grown = 0;
+    for (const auto& w : now_seen)
+      if (const auto* had = before(w.id); w.seated && had != nullptr && w.needs > had->needs)
+        grown += (w.needs - had->needs) / static_cast<double>(scenario_.blocks);
     require(
-        seats == 1 || scheduler_.kv_use() <= scenario_.options.kv_high_watermark + 1e-9,
+        seats == 1 || scheduler_.kv_use() - grown <= o.kv_high_watermark + 1e-9,
         "seated although the KV forecast does not fit", v.id.number);
+  }
+  check_no_idle_seat(now_seen);
+}
+
+/// Whoever could take a seat has one, a few turns after the room for it came at the latest: a plan may change
+/// what others are expected to need after the seats were looked at.
+void simulation::check_no_idle_seat(const std::vector<actors::scheduler_core::view>& now_seen) {
+  const auto& o = scenario_.options;
+  const actors::scheduler_core::view* first = nullptr;
+  bool one_tenant = true, alone = true;
+  for (const auto& v : now_seen) {
+    alone = alone && !v.seated;
+    if (v.seated || v.closing) continue;
+    // With one tenant it is known whose turn it is.
+    one_tenant = one_tenant && (first == nullptr || of(v.id).script->tenant == of(first->id).script->tenant);
+    if (first == nullptr || std::pair(v.rank, v.id) < std::pair(first->rank, first->id)) first = &v;
+  }
+  const auto before = std::exchange(could_be_seated_, {});
+  if (first == nullptr || !one_tenant || !open_ || scheduler_.active_seats() >= o.max_batch) return;
+  const bool fits = static_cast<double>(scheduler_.committed_blocks() + first->needs) <=
+                    o.kv_high_watermark * scenario_.blocks;
+  if (!fits && !alone) return;
+  const bool goals =
+      std::any_of(o.tpot_goals.begin(), o.tpot_goals.end(), [](duration g) { return g > duration(0); });
+  if (goals && !alone) return; // which may be why it waits
+  could_be_seated_ = {first->id.number, before.first == first->id.number ? before.second + 1 : 1};
+  require(could_be_seated_.second <= 4, "the first in line waits although a seat is free", first->id.number);
+}
+
+/// Seats change hands only downwards: from one whose class, counting only its waiting, is lower, not the
+/// oldest of its priority; and not for ever.
+void simulation::check_yielding(const std::vector<actors::scheduler_core::view>& now_seen) {
+  const auto& o = scenario_.options;
+  for (const auto& v : now_seen) {
+    const auto was =
+        std::lower_bound(seen_.begin(), seen_.end(), v.id, [](const auto& s, auto x) { return s.id < x; });
+    if (was == seen_.end() || was->id != v.id || was->seats_lost == v.seats_lost) continue;
+    require(
+        v.seats_lost == was->seats_lost + 1 && v.seats_lost <= 3, "loses its seat again and again",
+        v.id.number);
+    require(was->seated && !step_ran_, "a seat was taken in a running step", v.id.number);
+    const auto priority = of(v.id).script->priority;
+    const bool for_a_better = std::any_of(now_seen.begin(), now_seen.end(), [&](const auto& w) {
+      const auto x = std::lower_bound(
+          seen_.begin(), seen_.end(), w.id, [](const auto& s, auto id) { return s.id < id; });
+      const bool took = w.seated && (x == seen_.end() || x->id != w.id || !x->seated);
+      const bool at_once = priority >= o.low_priority && of(w.id).script->priority < o.low_priority;
+      return took && w.rank < v.rank && (at_once || now_ >= w.arrival + o.ttft_goal);
+    });
+    require(for_a_better, "lost its seat to nobody of higher class", v.id.number);
+    const auto elder_sits = [&](const auto& w) {
+      return w.seated && of(w.id).script->priority == priority &&
+             std::pair(w.arrival, w.id) < std::pair(v.arrival, v.id);
+    };
+    const bool elder_left = std::any_of(seen_.begin(), seen_.end(), elder_sits) ||
+                            std::any_of(now_seen.begin(), now_seen.end(), elder_sits);
+    require(elder_left, "the oldest of its priority lost its seat", v.id.number);
   }
 }
 

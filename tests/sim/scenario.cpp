@@ -26,13 +26,14 @@ std::uint32_t in(rng& r, std::int64_t a, std::int64_t b) {
 
 struct features {
   bool priorities, deadlines, cancels, slow_readers, stop_ids, stop_strings, long_prompts, wrong_estimates,
-      poison, not_finite, tokenising_fails, limits, logprobs, echoes, groups, prefixes;
+      poison, not_finite, tokenising_fails, limits, logprobs, echoes, groups, prefixes, tenants;
   explicit features(rng& r) :
       priorities(r.chance(0.5)), deadlines(r.chance(0.25)), cancels(r.chance(0.4)),
       slow_readers(r.chance(0.4)), stop_ids(r.chance(0.3)), stop_strings(r.chance(0.4)),
       long_prompts(r.chance(0.4)), wrong_estimates(r.chance(0.3)), poison(r.chance(0.15)),
       not_finite(r.chance(0.2)), tokenising_fails(r.chance(0.15)), limits(r.chance(0.3)),
-      logprobs(r.chance(0.3)), echoes(r.chance(0.3)), groups(r.chance(0.2)), prefixes(r.chance(0.4)) {}
+      logprobs(r.chance(0.3)), echoes(r.chance(0.3)), groups(r.chance(0.2)), prefixes(r.chance(0.4)),
+      tenants(r.chance(0.3)) {}
 };
 
 void make_settings(scenario& s, rng& r) {
@@ -51,6 +52,19 @@ void make_settings(scenario& s, rng& r) {
       r.chance(0.3) ? between(r, milliseconds(2), milliseconds(60)) : duration(std::chrono::seconds(60));
   if (r.chance(0.3)) o.preempt_every = in(r, 1, 5);
   o.prefix_cache = r.chance(0.8);
+  o.least_prefill_rows = pick(r, {1U, 2U, 4U, 32U});
+  if (r.chance(0.3))
+    for (auto& goal : o.tpot_goals)
+      goal = r.chance(0.7) ? between(r, microseconds(50), milliseconds(4)) : duration(0);
+  o.ttft_goal = between(r, microseconds(100), milliseconds(40));
+  o.low_priority = pick(r, {4U, 7U, 7U});
+  if (r.chance(0.15)) {
+    o.tenants.max_live = pick(r, {0U, 1U, 3U});
+    o.tenants.requests_per_second = pick(r, {0.0, 20.0, 200.0});
+    o.tenants.request_burst = pick(r, {1.0, 3.0});
+    o.tenants.tokens_per_second = pick(r, {0.0, 100.0, 5000.0});
+    o.tenants.token_burst = pick(r, {10.0, 1000.0});
+  }
   o.ageing_quantum = between(r, microseconds(200), milliseconds(50));
   if (r.chance(0.3)) {
     o.kv_low_watermark = 0.4 + 0.5 * r.unit();
@@ -124,6 +138,7 @@ make_client(const scenario& s, const features& f, rng& r, duration spread, std::
   c.echo = f.echoes && r.chance(0.6);
   if (f.groups && r.chance(0.7)) c.group = in(r, 1, 3);
   if (f.prefixes) c.tenant = r.chance(0.8) ? "" : "other";
+  if (f.tenants) c.tenant = pick(r, {"a", "a", "b", "c"});
   return c;
 }
 

@@ -69,6 +69,10 @@ outcome simulation::run() {
   result_.preemptions = stats.preemptions;
   result_.failed_steps = stats.failed_steps;
   result_.prefix_found = stats.prefix_found_tokens;
+  result_.seats_yielded = stats.seats_yielded;
+  result_.displaced = stats.displaced;
+  result_.backfilled = stats.backfilled;
+  result_.cut_steps = stats.cut_steps;
   return result_;
 }
 
@@ -182,6 +186,7 @@ void simulation::to_scheduler(party, Message&& m) {
     note_end(m.id);
   if constexpr (std::is_same_v<message, actors::cut>)
     for (const auto& v : std::vector(seen_)) note_end(v.id);
+  step_ran_ = !running_requests_.empty();
   scheduler_.on(std::forward<Message>(m), now_, scheduler_effects_);
   carry_out_scheduler();
   check_scheduler(name);
@@ -322,13 +327,15 @@ void simulation::start_backend(kernels::step_input&& input) {
         static_cast<std::uint32_t>(s.sampling.seed - 1000);
   }
   const auto rows = static_cast<std::int64_t>(in_backend_->rows.size());
-  at(now_ + scenario_.step_time + rows * scenario_.step_time / 16, [this] { backend_answers(); });
+  const duration takes = scenario_.step_time + rows * scenario_.step_time / 16;
+  at(now_ + takes, [this, takes] { backend_answers(takes); });
 }
 
-void simulation::backend_answers() {
+void simulation::backend_answers(duration took) {
   // The rows are written at the last moment: blocks given away too early are caught by check_ledger until
   // then.
   auto answer = backend_.compute(*in_backend_, row_faults_);
+  answer.duration_ns = static_cast<std::uint64_t>(took.count());
   if (chance_.chance(scenario_.faults.step_fails)) {
     answer.failed = true;
     answer.failure = "drawn by lot";

@@ -39,7 +39,8 @@ struct outcome {
   std::uint64_t hash = 0; ///< over everything that was delivered and when
   std::uint64_t messages = 0;
   std::uint64_t steps = 0, preemptions = 0, refused = 0, completed = 0, failed_steps = 0,
-                prefix_found = 0;                                                   ///< positions
+                prefix_found = 0, ///< positions
+      seats_yielded = 0, displaced = 0, backfilled = 0, cut_steps = 0;
   std::array<std::uint64_t, static_cast<std::size_t>(errc::internal) + 1> failed{}; ///< requests, by errc
   std::uint64_t stopped = 0, full_length = 0, cancelled = 0;
 };
@@ -110,7 +111,7 @@ class simulation {
   void client_event(participant& p, stream_event&& event);
   void client_reads(participant& p);
   void start_backend(kernels::step_input&& input);
-  void backend_answers();
+  void backend_answers(duration took);
   void trace(const delivery& d);
   party party_of(const participant& p) const noexcept;
   participant& of(actors::request_id id);
@@ -137,6 +138,9 @@ class simulation {
   void check_finish(const actors::sequence_finished& m);
   void check_scheduler(std::string_view message);
   void check_seating(const std::vector<actors::scheduler_core::view>& now_seen);
+  void check_no_idle_seat(const std::vector<actors::scheduler_core::view>& now_seen);
+  void check_yielding(const std::vector<actors::scheduler_core::view>& now_seen);
+  void check_step_time(const actors::run_step& step);
   void check_preemptions(const std::vector<actors::scheduler_core::view>& now_seen, std::string_view message);
   void check_turns(const std::vector<actors::scheduler_core::view>& now_seen);
   void check_bounds();
@@ -180,11 +184,16 @@ class simulation {
   std::uint64_t plan_seq_ = 0;                      ///< the newest step the scheduler planned
   std::vector<actors::request_id> short_of_blocks_; ///< in the answer that the scheduler handles
   std::uint64_t steps_launched_ = 0;
-  std::size_t prompts_starved_ = 0;          ///< steps in a row without a prompt's row though one waits
+  std::size_t prompts_starved_ = 0; ///< steps in a row without a prompt's row though one waits
+  std::pair<std::uint64_t, int>
+      could_be_seated_;                      ///< request that waits though there is room; for so many turns
+  bool step_ran_ = false;                    ///< before this turn, and still
   bool launched_ = false, shortage_ = false; ///< in this turn; since the last launch
   bool draining_ = false, cut_ = false, drained_ = false, open_ = false;
   bool allocation_failed_ = false;
-  bool door_was_full_ = false, door_was_shedding_ = false, door_queue_full_ = false;
+  double door_use_ = 0; ///< of the KV cache, when the last admission request came
+  bool door_was_full_ = false, door_was_shedding_ = false, door_queue_full_ = false,
+       door_could_displace_ = false;
   std::vector<actors::scheduler_core::view> seen_; ///< scheduler's requests after its last turn
   outcome result_;
 };

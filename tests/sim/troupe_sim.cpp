@@ -115,6 +115,10 @@ int main(int argc, char** argv) {
     sum.completed += r.completed;
     sum.failed_steps += r.failed_steps;
     sum.prefix_found += r.prefix_found;
+    sum.seats_yielded += r.seats_yielded;
+    sum.displaced += r.displaced;
+    sum.backfilled += r.backfilled;
+    sum.cut_steps += r.cut_steps;
     sum.stopped += r.stopped;
     sum.full_length += r.full_length;
     sum.cancelled += r.cancelled;
@@ -146,6 +150,11 @@ int main(int argc, char** argv) {
       static_cast<unsigned long long>(sum.failed_steps), static_cast<unsigned long long>(sum.preemptions),
       static_cast<unsigned long long>(sum.prefix_found), static_cast<unsigned long long>(sum.completed),
       static_cast<unsigned long long>(sum.refused), seconds);
+  std::printf(
+      "seats: %llu taken from lower classes, %llu of the queue displaced, %llu passed a larger one; %llu "
+      "steps cut for time\n",
+      static_cast<unsigned long long>(sum.seats_yielded), static_cast<unsigned long long>(sum.displaced),
+      static_cast<unsigned long long>(sum.backfilled), static_cast<unsigned long long>(sum.cut_steps));
   std::printf(
       "ends: stop %llu, length %llu, cancelled %llu", static_cast<unsigned long long>(sum.stopped),
       static_cast<unsigned long long>(sum.full_length), static_cast<unsigned long long>(sum.cancelled));
