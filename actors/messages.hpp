@@ -158,7 +158,8 @@ struct model_ready {
   std::uint32_t block_tokens = 0;
   std::uint32_t context = 0; ///< positions per sequence
   std::vector<std::int32_t> end_of_sequence;
-  /// Sequences that reach further compute other keys and values than those that do not; 0: all the same.
+  /// Sequences longer than this have other keys and values, from the first position on: one that grows beyond
+  /// it is computed anew. 0: all the same.
   std::uint32_t reach_border = 0;
 };
 /// No new work from now on. Answered by `drained` when no request is left. From: engine.

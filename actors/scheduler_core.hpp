@@ -93,9 +93,9 @@ using scheduler_effects = std::vector<scheduler_effect>;
 /// only by those that came within p + 1 quanta after it.
 ///
 /// Seats: one that waits for a seat takes it from a running one of lower priority, unless that one waited for
-/// it so long that it is of the same class: at once if that one alone is of low priority, else after `ttft_goal`. Never from the
-/// oldest of its priority, nor from one that drew little since it began, nor more than three times from the
-/// same: it goes back to the front of its class.
+/// it so long that it is of the same class: at once if that one alone is of low priority, else after
+/// `ttft_goal`. Never from the oldest of its priority, nor from one that drew little since it began, nor more
+/// than three times from the same: it goes back to the front of its class.
 ///
 /// Shortage: paused sequences yield first, then the youngest of lower rank than the one in need, never the
 /// oldest of its class unless nothing could run otherwise. A preempted sequence keeps its seat and rank, and
@@ -192,6 +192,7 @@ class scheduler_core {
     time_point ready_since{}, last_token{};
     std::vector<block_id> new_blocks; ///< granted, not yet told to the executor
     std::uint64_t salt = 0;           ///< of the tree that its blocks are known in
+    bool beyond = false;              ///< model_ready::reach_border
     std::vector<std::uint64_t> chain; ///< one number for each full block of its prompt and all before it
     bool chained = false;             ///< `chain` is entered in `begun_prefixes_`
     std::uint32_t published = 0;      ///< first positions whose blocks were made known, or were found
@@ -283,7 +284,6 @@ class scheduler_core {
   within_scores(const sequence& s, std::uint32_t given, std::uint32_t rows, std::uint32_t& left) const;
   void ask_for_blocks(turn& t);
   void launch(turn& t);
-  std::uint32_t reach_of(const sequence& s) const noexcept;
   void fail_unserved(const blocks_reserved& m, turn& t);
   void resolve_shortage(const blocks_reserved& m, turn& t);
   bool pick_victims(const sequence& needy, std::uint32_t missing, bool last_resort, time_point now);
@@ -294,6 +294,10 @@ class scheduler_core {
 
   // scheduler_prefix.cpp: what sequences share
   void place(sequence& s);
+  bool beyond_border(const sequence& s) const noexcept {
+    return model_.reach_border != 0 && s.known() > model_.reach_border;
+  }
+  void cross_border(sequence& s, turn& t);
   void enter_chain(sequence& s);
   void leave_chain(sequence& s);
   struct shared_prefix {

@@ -35,7 +35,7 @@ void scheduler_core::plan_step(turn& t) {
 }
 
 /// Everyone who could use a row now: running ones, then ready ones in order of rank for whom there is room.
-void scheduler_core::collect_candidates(turn&) {
+void scheduler_core::collect_candidates(turn& t) {
   candidates_.clear();
   scratch_.clear();
   std::uint32_t running = 0;
@@ -44,7 +44,10 @@ void scheduler_core::collect_candidates(turn&) {
   for (auto* s : seated_) {
     if (s->paused) {
       available += s->held; // the first to yield
-    } else if (s->phase == phase::running) {
+      continue;
+    }
+    cross_border(*s, t);
+    if (s->phase == phase::running) {
       ++running;
       available -= static_cast<std::int64_t>(blocks_for(s->known())) - s->held; // its prompt, still to come
       candidates_.push_back({s, s->known() - s->computed, 0});
@@ -324,12 +327,6 @@ void scheduler_core::resolve_shortage(const blocks_reserved& m, turn& t) {
   launch(t);
 }
 
-/// From the request alone, never from the load: the model's numbers may depend on it.
-std::uint32_t scheduler_core::reach_of(const sequence& s) const noexcept {
-  return static_cast<std::uint32_t>(
-      std::min<std::uint64_t>(model_.context, s.wish.prompt->size() + std::uint64_t{s.wish.max_tokens}));
-}
-
 void scheduler_core::launch(turn& t) {
   if (plan_.empty()) { // all cancelled, or short of blocks that nobody can give
     step_ = step_state::idle;
@@ -346,7 +343,7 @@ void scheduler_core::launch(turn& t) {
     e = {p.id, p.first, p.count, p.want_token, std::exchange(s.new_blocks, {}), std::nullopt, p.score_from};
     if (!s.opened) {
       e.open = sequence_opening{s.wish.prompt,       s.generated, s.wish.sampling, s.wish.logprobs,
-                                s.wish.top_logprobs, s.filter,    reach_of(s)};
+                                s.wish.top_logprobs, s.filter,    s.known()};
       s.opened = true;
       s.fresh_tokens = 0;
     }

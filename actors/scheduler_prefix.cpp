@@ -12,9 +12,12 @@ namespace troupe::actors {
 /// Numbers the full blocks of the prompt. The numbers only guess who shares what; the cache manager compares
 /// the tokens themselves.
 void scheduler_core::place(sequence& s) {
+  if (beyond_border(s) != s.beyond) {
+    s.beyond = !s.beyond;
+    s.salt = ~s.salt; // computed with other frequencies
+  }
+  s.chain.clear();
   if (!options_.prefix_cache) return;
-  // Keys and values beyond the border are computed with other frequencies.
-  if (model_.reach_border != 0 && reach_of(s) > model_.reach_border) s.salt = ~s.salt;
   const auto& prompt = *s.wish.prompt;
   const std::size_t step = model_.block_tokens;
   std::uint64_t number = s.salt;
@@ -22,6 +25,14 @@ void scheduler_core::place(sequence& s) {
     number = XXH3_64bits_withSeed(prompt.data() + end - step, step * sizeof(std::int32_t), number);
     s.chain.push_back(number);
   }
+}
+
+/// What has outgrown the model's first set of frequencies is computed anew with the second, as a sequence of
+/// that length would have been from the start. Never in a running step.
+void scheduler_core::cross_border(sequence& s, turn& t) {
+  if (s.phase == phase::admitted || s.beyond == beyond_border(s)) return;
+  if (s.phase == phase::running) preempt(s, t);
+  place(s);
 }
 
 void scheduler_core::enter_chain(sequence& s) {

@@ -324,9 +324,8 @@ void tell_of_reading(const models::model& m, const std::string& path) {
   if (m.config.text_half) log().info("{}: the vision half is not used", path);
   if (!m.config.rope.long_factors.empty() || !m.weights.long_rope_factors.empty())
     log().info(
-        "{}: LongRoPE: a request whose prompt and max_tokens stay within {} positions takes the short "
-        "factors, any "
-        "other the long ones",
+        "{}: LongRoPE: sequences of up to {} tokens take the short factors; one that grows longer is "
+        "computed anew with the long ones",
         path, m.config.rope.original_context);
 }
 

@@ -128,13 +128,34 @@ BOOST_AUTO_TEST_CASE(sequences_of_other_frequencies_share_nothing) {
     m.max_tokens = most;
     far.tell(std::move(m));
   };
-  ask(1, 4); // reaches 17
+  ask(1, 12); // thirteen and seven are still within
+  for (int i = 0; i < 8; ++i) {
+    BOOST_TEST(far.tokens[1].size() == static_cast<std::size_t>(i));
+    BOOST_TEST(far.entry(1)->first == (i == 0 ? 0U : 12U + static_cast<std::uint32_t>(i)));
+    far.finish_step();
+  }
+  // The twenty-first token is that of a sequence of other numbers, from its first position on.
+  BOOST_TEST(far.entry(1)->first == 0U);
+  BOOST_TEST(far.entry(1)->count == 21U);
+  BOOST_REQUIRE(far.entry(1)->open);
+  BOOST_TEST(far.entry(1)->open->reach == 21U);
+  BOOST_TEST(far.entry(1)->open->generated.size() == 8U);
   far.run_until_end(1);
-  ask(2, 8); // reaches 21
-  BOOST_TEST(far.entry(2)->first == 0U);
-  far.run_until_end(2);
-  ask(3, 7);
-  BOOST_TEST(far.entry(3)->first == 12U);
+  BOOST_TEST(far.tokens[1].size() == 12U);
+  for (std::uint32_t i = 0; i < 12; ++i) BOOST_TEST(far.tokens[1][i].position == 13 + i);
+  ask(2, 4);
+  BOOST_TEST(far.entry(2)->first == 12U); // what the first had within the border
+}
+
+BOOST_AUTO_TEST_CASE(what_a_sequence_may_reach_changes_nothing_until_it_does) {
+  for (const std::uint32_t most : {2U, 40U}) {
+    stage far({}, 64, 4, 64, 20);
+    far.submit(1, 13, most);
+    BOOST_TEST(far.entry(1)->open->reach == 13U);
+  }
+  stage beyond({}, 64, 4, 64, 20);
+  beyond.submit(1, 21, 2);
+  BOOST_TEST(beyond.entry(1)->open->reach == 21U);
 }
 
 BOOST_AUTO_TEST_CASE(a_preempted_sequence_finds_its_own_blocks_again) {

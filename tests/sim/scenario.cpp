@@ -75,6 +75,7 @@ void make_settings(scenario& s, rng& r) {
     o.kv_high_watermark = o.kv_low_watermark + r.unit();
   }
   s.model.end_permille = pick(r, {0U, 10U, 50U, 200U});
+  if (r.chance(0.2)) s.model.border = in(r, 1, s.limit());
   s.model.vocabulary = pick(r, {4U, 16U, 48U});
   // A third of the steps end before the mail of the last one is read.
   s.step_time = r.chance(0.3) ? between(r, duration(0), microseconds(20))

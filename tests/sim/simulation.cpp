@@ -48,7 +48,9 @@ simulation::simulation(std::uint64_t seed, const scenario& s, recorder* record) 
           client, scheduler, std::remove_const_t<decltype(message)>(message));
     });
   };
-  control(s.model_loads, actors::model_ready{s.blocks, s.block_tokens, s.context, {s.model.end_of_sequence}});
+  control(
+      s.model_loads,
+      actors::model_ready{s.blocks, s.block_tokens, s.context, {s.model.end_of_sequence}, s.model.border});
   if (s.drain_at) control(*s.drain_at, actors::drain{});
   if (s.cut_at) control(*s.cut_at, actors::cut{error{errc::shutdown, "cut", {}, 0}});
 }

@@ -17,8 +17,9 @@ constexpr std::uint64_t scramble(std::uint64_t x) noexcept { // the finaliser of
 
 } // namespace
 
-std::uint64_t slot_value(std::int32_t token, std::uint32_t position) noexcept {
-  return scramble(std::uint64_t{position} << 32 | static_cast<std::uint32_t>(token));
+std::uint64_t slot_value(std::int32_t token, std::uint32_t position, bool beyond) noexcept {
+  return scramble(
+      std::uint64_t{beyond} << 63 | std::uint64_t{position} << 32 | static_cast<std::uint32_t>(token));
 }
 
 std::uint64_t fold(std::uint64_t state, std::uint64_t slot) noexcept {
@@ -64,7 +65,8 @@ kernels::step_result stand_in::compute(const kernels::step_input& input, const r
         std::size_t{s.blocks.at(position / block_tokens_)} * block_tokens_ + position % block_tokens_);
   };
   for (const auto& row : input.rows)
-    slot(input.sequences[row.sequence], row.position) = slot_value(row.token, row.position);
+    slot(input.sequences[row.sequence], row.position) =
+        slot_value(row.token, row.position, model_.beyond(input.sequences[row.sequence].reach));
   for (std::uint32_t i = 0; i < input.rows.size(); ++i) {
     const auto& row = input.rows[i];
     if (row.want == kernels::row_output::none) continue;
@@ -139,14 +141,19 @@ actors::token_text::piece plain_text::push(std::int32_t token, bool may_stop) {
 lone_run run_alone(const imaginary_model& model, const lone_wish& wish) {
   lone_run run;
   plain_text text(wish.stops);
-  std::uint64_t state = 0;
-  std::uint32_t position = 0;
-  for (const auto t : wish.prompt) state = fold(state, slot_value(t, position++));
+  std::vector<std::int32_t> all = wish.prompt;
+  const auto state_of_all = [&] {
+    std::uint64_t state = 0;
+    for (std::uint32_t p = 0; p < all.size(); ++p)
+      state = fold(state, slot_value(all[p], p, model.beyond(all.size())));
+    return state;
+  };
+  std::uint64_t state = state_of_all();
   auto ends = wish.stop_ids;
   if (!wish.ignore_eos) ends.push_back(model.end_of_sequence);
   kernels::token_mask mask;
   for (const std::int32_t id : ends) mask.forbid(id);
-  while (run.tokens.size() < wish.max_tokens && position < wish.limit) {
+  while (run.tokens.size() < wish.max_tokens && all.size() < wish.limit) {
     const bool may_end = run.tokens.size() >= wish.min_tokens;
     const auto d = draw(model, state, wish.seed, may_end ? nullptr : &mask);
     run.tokens.push_back(d.token);
@@ -160,7 +167,13 @@ lone_run run_alone(const imaginary_model& model, const lone_wish& wish) {
       run.stop = true;
       return run;
     }
-    state = fold(state, slot_value(d.token, position++));
+    all.push_back(d.token);
+    state =
+        model.beyond(all.size()) && !model.beyond(all.size() - 1)
+            ? state_of_all()
+            : fold(
+                  state,
+                  slot_value(d.token, static_cast<std::uint32_t>(all.size() - 1), model.beyond(all.size())));
   }
   run.text += text.flush().text;
   return run;

@@ -19,6 +19,8 @@ struct imaginary_model {
   std::uint32_t vocabulary = 48;
   std::int32_t end_of_sequence = 0;
   std::uint32_t end_permille = 30; ///< how often a token is the end of sequence
+  std::uint32_t border = 0;        ///< sequences longer than this have other slots; 0: all the same
+  bool beyond(std::uint64_t length) const noexcept { return border != 0 && length > border; }
 };
 
 struct drawn {
@@ -26,8 +28,8 @@ struct drawn {
   float logprob = 0;
 };
 
-/// What a slot holds of one position.
-std::uint64_t slot_value(std::int32_t token, std::uint32_t position) noexcept;
+/// What a slot holds of one position, in a sequence beyond the border or not.
+std::uint64_t slot_value(std::int32_t token, std::uint32_t position, bool beyond) noexcept;
 /// The token after a sequence whose slots, folded in order, give `state`; the next one round the vocabulary
 /// that is not forbidden.
 drawn draw(
