@@ -3,6 +3,7 @@
 #include "cli/engine_settings.hpp"
 
 #include "cli/catalogue.hpp"
+#include "config/property.hpp"
 #include "runtime/base/log.hpp"
 
 #include <filesystem>
@@ -42,6 +43,15 @@ engine_options make_engine_options(const config::settings& all) {
   out.queue_timeout_ms = from.queue_timeout_ms;
   out.kv_high_watermark = from.kv_high_watermark;
   out.kv_low_watermark = from.kv_low_watermark;
+  out.compute_low_watermark = from.compute_low_watermark;
+  out.max_queue_bytes = from.max_queue_bytes;
+  out.tpot_goals_ms = config::parse_by_priority(from.tpot_goal_ms).value(); // checked with the settings
+  out.ttft_goal_ms = from.ttft_goal_ms;
+  out.tenant_max_live = from.tenant_max_live;
+  out.tenant_requests_per_second = from.tenant_requests_per_second;
+  out.tenant_request_burst = from.tenant_request_burst;
+  out.tenant_tokens_per_second = from.tenant_tokens_per_second;
+  out.tenant_token_burst = from.tenant_token_burst;
   out.prefix_cache = from.prefix_cache;
   out.preempt_every = from.preempt_every;
   make_trace_dir(from.trace_dir);

@@ -8,6 +8,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <optional>
 #include <type_traits>
 #include <vector>
 
@@ -275,7 +276,49 @@ std::string format_bytes(std::uint64_t bytes) {
   return std::to_string(bytes) + "B";
 }
 
+result<std::array<std::uint32_t, 10>> parse_by_priority(std::string_view text) {
+  constexpr std::uint32_t most = 86'400'000;
+  const error bad{
+      errc::bad_config,
+      in_quotes(text) +
+          " is no list of times by priority; write one number of milliseconds, or for example " +
+          "\"0:30,5:50,7:0\"",
+      {},
+      0};
+  const auto number = [](std::string_view digits, std::uint32_t limit) -> std::optional<std::uint32_t> {
+    std::uint32_t n = 0;
+    const auto [end, code] = std::from_chars(digits.data(), digits.data() + digits.size(), n);
+    if (code != std::errc{} || end != digits.data() + digits.size() || n > limit) return std::nullopt;
+    return n;
+  };
+  std::array<std::uint32_t, 10> all{};
+  if (const auto one = number(text, most)) {
+    all.fill(*one);
+    return all;
+  }
+  std::uint32_t next = 0; // the least priority that may come
+  for (bool first = true; first || !text.empty(); first = false) {
+    const std::string_view part = text.substr(0, text.find(','));
+    const std::size_t colon = part.find(':');
+    if (colon == std::string_view::npos) return bad;
+    const auto priority = number(part.substr(0, colon), 9);
+    const auto value = number(part.substr(colon + 1), most);
+    if (!priority || !value || *priority < next || (first && *priority != 0)) return bad;
+    std::fill(all.begin() + *priority, all.end(), *value);
+    next = *priority + 1;
+    if (part.size() == text.size()) return all;
+    text.remove_prefix(part.size() + 1);
+  }
+  return bad;
+}
+
 result<void> check_together(const settings& all) {
+  if (auto goals = parse_by_priority(all.engine.tpot_goal_ms); !goals) {
+    error why = goals.error();
+    why.param = "engine.tpot_goal_ms";
+    why.message = "engine.tpot_goal_ms: " + why.message;
+    return why;
+  }
   if (all.engine.kv_low_watermark > all.engine.kv_high_watermark)
     return error{
         errc::bad_config,

@@ -5,6 +5,7 @@
 #include "config/settings.hpp"
 #include "runtime/base/error.hpp"
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -68,6 +69,11 @@ result<std::uint64_t> parse_bytes(std::string_view text);
 /// A text that `parse_bytes` reads back exactly, in the largest binary unit that divides the number:
 /// "256MiB", "1000B".
 std::string format_bytes(std::uint64_t bytes);
+
+/// One number for each priority from 0 to 9, from "50" (all of them) or "0:30,5:50,7:0" (from each named
+/// priority on, in order, the first 0). Numbers up to a day in milliseconds. Errors: bad_config, without a
+/// place.
+result<std::array<std::uint32_t, 10>> parse_by_priority(std::string_view text);
 
 /// Rules between settings, for example that the low watermark is not above the high one. Errors: bad_config.
 result<void> check_together(const settings& all);

@@ -29,6 +29,15 @@ struct settings {
     std::uint32_t queue_timeout_ms = 60'000;
     double kv_high_watermark = 0.95;
     double kv_low_watermark = 0.90;
+    double compute_low_watermark = 0.90;
+    std::uint64_t max_queue_bytes = 64U << 20;
+    std::string tpot_goal_ms = "0"; // see parse_by_priority
+    std::uint32_t ttft_goal_ms = 2000;
+    std::uint32_t tenant_max_live = 0; // of each tenant; 0: no limit
+    double tenant_requests_per_second = 0;
+    std::uint32_t tenant_request_burst = 8;
+    double tenant_tokens_per_second = 0;
+    std::uint32_t tenant_token_burst = 16'384;
     bool prefix_cache = true;
     std::uint32_t preempt_every = 0;
     std::string trace_dir;

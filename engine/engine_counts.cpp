@@ -50,6 +50,11 @@ actors::scheduler_stats joined(const actors::scheduler_stats& earlier, actors::s
   now.recomputed_tokens += earlier.recomputed_tokens;
   now.prefix_asked_tokens += earlier.prefix_asked_tokens;
   now.prefix_found_tokens += earlier.prefix_found_tokens;
+  now.seats_yielded += earlier.seats_yielded;
+  now.displaced += earlier.displaced;
+  now.backfilled += earlier.backfilled;
+  now.company_waits += earlier.company_waits;
+  now.cut_steps += earlier.cut_steps;
   now.step_rows_max = std::max(now.step_rows_max, earlier.step_rows_max);
   now.step_sequences_max = std::max(now.step_sequences_max, earlier.step_sequences_max);
   add(now.time_to_first_token, earlier.time_to_first_token);
@@ -108,6 +113,15 @@ engine_stats engine_state::stats() const {
   out.recomputed_tokens = s.recomputed_tokens;
   out.prefix_asked_tokens = s.prefix_asked_tokens;
   out.prefix_found_tokens = s.prefix_found_tokens;
+  out.waiting_by_priority = s.waiting_by_priority;
+  out.seats_yielded = s.seats_yielded;
+  out.displaced = s.displaced;
+  out.backfilled = s.backfilled;
+  out.company_waits = s.company_waits;
+  out.cut_steps = s.cut_steps;
+  out.compute_use = s.compute_use;
+  out.step_seconds = s.step_seconds;
+  out.tenants = s.tenants;
   out.step_rows_max = s.step_rows_max;
   out.step_sequences_max = s.step_sequences_max;
   out.last_step_rows = s.last_step_rows;

@@ -28,6 +28,16 @@ actors::scheduler_options scheduler_options_of(const engine_options& o) {
   s.queue_timeout = std::chrono::milliseconds(o.queue_timeout_ms);
   s.kv_high_watermark = o.kv_high_watermark;
   s.kv_low_watermark = o.kv_low_watermark;
+  s.compute_low_watermark = o.compute_low_watermark;
+  s.max_queue_bytes = o.max_queue_bytes;
+  for (std::size_t i = 0; i < s.tpot_goals.size(); ++i)
+    s.tpot_goals[i] = std::chrono::milliseconds(o.tpot_goals_ms[i]);
+  s.ttft_goal = std::chrono::milliseconds(o.ttft_goal_ms);
+  s.tenants.max_live = o.tenant_max_live;
+  s.tenants.requests_per_second = o.tenant_requests_per_second;
+  s.tenants.request_burst = o.tenant_request_burst;
+  s.tenants.tokens_per_second = o.tenant_tokens_per_second;
+  s.tenants.token_burst = o.tenant_token_burst;
   s.prefix_cache = o.prefix_cache;
   s.preempt_every = o.preempt_every;
   return s;

@@ -22,6 +22,8 @@ struct sample {
   std::string_view second_value = {};
 };
 
+constexpr std::array<std::string_view, 10> priority_names{"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"};
+
 class exposition {
  public:
   explicit exposition(std::string_view model_name) : model_(model_name) {}
@@ -104,6 +106,12 @@ void add_memory(exposition& out, const engine_stats& e) {
 void add_requests(exposition& out, const engine_stats& e) {
   out.gauge("troupe_requests_running", "Requests that hold a place in the batch", e.running);
   out.gauge("troupe_requests_waiting", "Admitted requests that wait for a place", e.waiting);
+  std::vector<sample> waiting;
+  for (std::size_t p = 0; p < e.waiting_by_priority.size(); ++p)
+    waiting.push_back({"priority", priority_names[p], double(e.waiting_by_priority[p])});
+  out.add(
+      prom::MetricType::Gauge, "troupe_requests_waiting_by_priority",
+      "Requests that wait for a place, by priority", waiting);
   out.gauge("troupe_requests_paused", "Requests paused because their client does not read", e.paused);
   out.counter("troupe_requests_submitted_total", "Requests handed to the engine", e.submitted);
   const sample reasons[] = {
@@ -153,6 +161,26 @@ void add_steps(exposition& out, const engine_stats& e) {
       "troupe_prefix_found_tokens_total", "Of those, tokens whose KV blocks were there",
       e.prefix_found_tokens);
   out.counter("troupe_preemptions_total", "Running requests put back into the queue", e.preemptions);
+  const sample decisions[] = {
+      {"decision", "seat_yielded", double(e.seats_yielded)},
+      {"decision", "displaced", double(e.displaced)},
+      {"decision", "backfilled", double(e.backfilled)},
+      {"decision", "waited_for_company", double(e.company_waits)},
+      {"decision", "prompts_cut", double(e.cut_steps)}};
+  out.add(
+      prom::MetricType::Counter, "troupe_scheduler_decisions_total",
+      "What the scheduler did to keep its goals, see docs/operations.md", decisions);
+  const sample parts[] = {
+      {"part", "step", e.step_seconds[0]},
+      {"part", "decode_row", e.step_seconds[1]},
+      {"part", "prefill_row", e.step_seconds[2]},
+      {"part", "position", e.step_seconds[3]}};
+  out.add(
+      prom::MetricType::Gauge, "troupe_step_cost_seconds", "What a step's time is made of, as learnt", parts);
+  out.gauge(
+      "troupe_compute_use_ratio",
+      "Sequences that want rows over those that meet the TPOT goal; 0 without one", e.compute_use);
+  out.gauge("troupe_tenants", "Tenants with requests in hand or limits to wait off", e.tenants);
   out.gauge("troupe_step_rows_max", "Most rows in one step so far", e.step_rows_max);
   out.gauge("troupe_step_sequences_max", "Most sequences in one step so far", e.step_sequences_max);
   out.gauge("troupe_last_step_rows", "Rows of the latest step", e.last_step_rows);

@@ -24,21 +24,31 @@ namespace troupe {
 /// Everything an engine is told at start. The defaults are those of the configuration table.
 struct engine_options {
   std::string model_path;
-  std::string model_name;                  ///< as clients call it; empty: from the file
-  std::string isa;                         ///< "", "ref", "avx2", "avx512": empty = the best the CPU has
-  bool reference = false;                  ///< FP32 throughout, plain loops
-  std::uint32_t threads = 0;               ///< compute threads; 0 = one per core
-  std::uint64_t kv_memory_bytes = 0;       ///< 0 = chosen from the memory that is free
-  std::uint32_t max_batch = 64;            ///< sequences running at once
-  std::uint32_t max_step_tokens = 256;     ///< rows of one step: decode rows and prefill chunks
-  std::uint32_t max_wait_ms = 0;           ///< how long a step may wait for company
-  std::uint32_t max_queue = 256;           ///< admitted requests that wait for a place
-  std::uint32_t max_context = 0;           ///< positions per sequence; 0 = the model's
-  std::uint32_t stream_credit = 256;       ///< unread token events before a request pauses
-  std::uint32_t slow_consumer_ms = 30'000; ///< a request paused for longer is ended
-  std::uint32_t queue_timeout_ms = 60'000; ///< longest wait for a place
-  double kv_high_watermark = 0.95;         ///< at this KV use all new work is refused
-  double kv_low_watermark = 0.90;          ///< above this KV use low priority is refused
+  std::string model_name;                    ///< as clients call it; empty: from the file
+  std::string isa;                           ///< "", "ref", "avx2", "avx512": empty = the best the CPU has
+  bool reference = false;                    ///< FP32 throughout, plain loops
+  std::uint32_t threads = 0;                 ///< compute threads; 0 = one per core
+  std::uint64_t kv_memory_bytes = 0;         ///< 0 = chosen from the memory that is free
+  std::uint32_t max_batch = 64;              ///< sequences running at once
+  std::uint32_t max_step_tokens = 256;       ///< rows of one step: decode rows and prefill chunks
+  std::uint32_t max_wait_ms = 0;             ///< how long a step may wait for company
+  std::uint32_t max_queue = 256;             ///< admitted requests that wait for a place
+  std::uint32_t max_context = 0;             ///< positions per sequence; 0 = the model's
+  std::uint32_t stream_credit = 256;         ///< unread token events before a request pauses
+  std::uint32_t slow_consumer_ms = 30'000;   ///< a request paused for longer is ended
+  std::uint32_t queue_timeout_ms = 60'000;   ///< longest wait for a place
+  double kv_high_watermark = 0.95;           ///< at this KV use all new work is refused
+  double kv_low_watermark = 0.90;            ///< above this KV use low priority is refused
+  double compute_low_watermark = 0.90;       ///< and above this use of what meets the TPOT goal
+  std::uint64_t max_queue_bytes = 64U << 20; ///< of the ids of prompts that wait
+  /// Time per output token by priority, 0 = no goal: steps are kept within it, and the batch small enough.
+  std::array<std::uint32_t, 10> tpot_goals_ms{};
+  /// A request that waited this long takes the place of a running one of lower priority.
+  std::uint32_t ttft_goal_ms = 2000;
+  /// Of each tenant (request::tenant); 0 = no limit.
+  std::uint32_t tenant_max_live = 0; ///< requests waiting or running
+  double tenant_requests_per_second = 0, tenant_tokens_per_second = 0;
+  std::uint32_t tenant_request_burst = 8, tenant_token_burst = 16'384; ///< of one that was quiet
   bool prefix_cache =
       true; ///< requests of one tenant that begin alike share KV blocks; no token depends on it
   std::uint32_t preempt_every = 0; ///< preempt a running sequence every N steps, for tests; 0 = never
@@ -86,6 +96,15 @@ struct engine_stats {
   std::uint64_t steps = 0, prefill_tokens = 0, decode_tokens = 0, preemptions = 0, recomputed_tokens = 0;
   /// Prompt tokens of requests that began, and those of them whose KV blocks were there already.
   std::uint64_t prefix_asked_tokens = 0, prefix_found_tokens = 0;
+  std::array<std::uint32_t, 10> waiting_by_priority{};
+  std::uint64_t seats_yielded = 0; ///< running requests that gave their places to others of a higher priority
+  std::uint64_t displaced = 0;     ///< waiting ones of low priority that made room in a full queue
+  std::uint64_t backfilled = 0;    ///< small ones that began while a large one waited for memory
+  std::uint64_t company_waits = 0; ///< times that an idle scheduler waited for company
+  std::uint64_t cut_steps = 0;     ///< whose prompts' rows were cut for the sake of the TPOT goal
+  double compute_use = 0; ///< sequences that want rows over those that meet the TPOT goal; 0 without one
+  std::array<double, 4> step_seconds{}; ///< learnt: of a step, a decode row, a prompt's row, a position read
+  std::uint32_t tenants = 0;            ///< known now
   std::uint32_t step_rows_max = 0, step_sequences_max = 0, last_step_rows = 0, last_step_sequences = 0;
   std::uint64_t submitted = 0, finished_stop = 0, finished_length = 0, cancelled = 0;
   std::vector<std::pair<errc, std::uint64_t>> failed; ///< terminal errors by code

@@ -77,7 +77,7 @@ struct request {
   std::uint32_t priority = 5;               ///< 0 (first) - 9; 7-9 are shed first
   std::uint64_t deadline_ms = 0;            ///< from submission to the last token, at most a day; 0 = none
   std::uint32_t credit = 0; ///< unread token events before the request pauses; 0 = the default
-  std::string tenant;       ///< opaque, at most 256 bytes; carried, but nothing depends on it yet
+  std::string tenant;       ///< opaque, at most 256 bytes: whose limits, whose turn, whose prefix cache
 };
 
 enum class finish_reason : std::uint8_t {

@@ -181,4 +181,29 @@ BOOST_AUTO_TEST_CASE(settings_that_contradict_each_other_are_refused) {
   BOOST_TEST(check_together(all).has_error());
 }
 
+BOOST_AUTO_TEST_CASE(times_by_priority_are_one_number_or_a_list) {
+  using numbers = std::array<std::uint32_t, 10>;
+  BOOST_TEST((parse_by_priority("0").value() == numbers{}));
+  numbers fifty;
+  fifty.fill(50);
+  BOOST_TEST((parse_by_priority("50").value() == fifty));
+  BOOST_TEST((parse_by_priority("0:50").value() == fifty));
+  BOOST_TEST((parse_by_priority("0:30,5:50,7:0").value() == numbers{30, 30, 30, 30, 30, 50, 50, 0, 0, 0}));
+  BOOST_TEST((parse_by_priority("0:0,9:86400000").value() == numbers{0, 0, 0, 0, 0, 0, 0, 0, 0, 86'400'000}));
+  for (const char* wrong :
+       {"", "x", "-1", "5.5", "86400001", "5:50", "0:30,", ",0:30", "0:30,3", "0:30,0:40", "0:30,5:50,4:1",
+        "0:1,10:2", "0:", ":5", "0:1 ", "0:1,,2:3", "0 :1"}) {
+    const auto read = parse_by_priority(wrong);
+    BOOST_TEST_CONTEXT(wrong) {
+      BOOST_REQUIRE(!read);
+      BOOST_TEST((read.error().code == errc::bad_config));
+    }
+    settings all;
+    all.engine.tpot_goal_ms = wrong;
+    const auto checked = check_together(all);
+    BOOST_REQUIRE(!checked);
+    BOOST_TEST(checked.error().message.find("engine.tpot_goal_ms") == 0U);
+  }
+}
+
 BOOST_AUTO_TEST_SUITE_END()

@@ -148,4 +148,43 @@ BOOST_FIXTURE_TEST_CASE(a_request_s_life_can_be_drawn_after_its_end, engine_test
   BOOST_TEST(stats.dead_letters.front().count == 0U);
 }
 
+BOOST_AUTO_TEST_CASE(a_sequence_that_outgrows_its_first_frequencies_goes_on_as_one_of_its_length) {
+  asio::io_context io{1};
+  engine_options o = tiny_model();
+  o.model_path = TROUPE_TEST_DATA "/arch/phi3_longrope/model.gguf"; // LongRoPE beyond 32 positions
+  o.prefix_cache = false;
+  const auto generate = [&](const std::vector<std::int32_t>& prompt, std::uint32_t most) {
+    engine one(io.get_executor(), o);
+    one.async_start([](result<void> r) { r.value(); });
+    io.run();
+    io.restart();
+    request what;
+    what.prompt = prompt;
+    what.sampling.temperature = 0;
+    what.ignore_eos = true;
+    what.max_tokens = most;
+    std::vector<std::int32_t> ids;
+    one.async_generate(std::move(what), [&](result<completion> r) { ids = r.value().token_ids; });
+    io.run();
+    io.restart();
+    return ids;
+  };
+  const std::vector<std::int32_t> prompt{5, 6, 7};
+  const auto whole = generate(prompt, 60);
+  BOOST_REQUIRE(whole.size() == 60U);
+  // What it might still draw changes nothing.
+  for (const std::uint32_t most : {29U, 30U, 31U})
+    BOOST_TEST(
+        generate(prompt, most) == std::vector(whole.begin(), whole.begin() + most),
+        boost::test_tools::per_element());
+  // Every token is the one that follows a prompt of that length, on both sides of the border.
+  for (const std::uint32_t drawn : {1U, 28U, 29U, 30U, 31U, 50U}) {
+    auto longer = prompt;
+    longer.insert(longer.end(), whole.begin(), whole.begin() + drawn);
+    BOOST_TEST(generate(longer, 1).at(0) == whole[drawn]);
+  }
+  o.preempt_every = 3;
+  BOOST_TEST(generate(prompt, 60) == whole, boost::test_tools::per_element());
+}
+
 BOOST_AUTO_TEST_SUITE_END()
