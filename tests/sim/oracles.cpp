@@ -3,6 +3,7 @@
 #include "sim/simulation.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <utility>
 
@@ -337,7 +338,29 @@ void simulation::check_patience(participant& p) {
   p.given_up = true;
 }
 
+/// Whether the tenant has what its limits ask for, by a bucket kept here.
+bool simulation::tenant_may(const tenant_seen& t) const {
+  const auto& limits = scenario_.options.tenants;
+  const double passed = std::chrono::duration<double>(now_ - t.at).count();
+  const double level = std::min(limits.request_burst, t.requests + passed * limits.requests_per_second);
+  return (limits.requests_per_second == 0 || level >= 1 - 1e-6) &&
+         (limits.max_live == 0 || t.live < limits.max_live);
+}
+
+void simulation::note_admitted(actors::request_id id) {
+  auto& t = tenants_[of(id).script->tenant];
+  const auto& limits = scenario_.options.tenants;
+  require(tenant_may(t), "admitted beyond its tenant's limits", id.number);
+  const double passed = std::chrono::duration<double>(now_ - t.at).count();
+  t.requests = std::min(limits.request_burst, t.requests + passed * limits.requests_per_second) - 1;
+  t.at = now_;
+  ++t.live;
+}
+
 void simulation::check_admission(const actors::admission_request& m) {
+  ++submitted_;
+  auto [tenant, fresh] = tenants_.try_emplace(of(m.id).script->tenant);
+  if (fresh) tenant->second.requests = scenario_.options.tenants.request_burst;
   const double use = scheduler_.kv_use(); // before the message; its parts are checked after every turn
   door_use_ = use;
   door_was_full_ = open_ && !draining_ && use >= scenario_.options.kv_high_watermark;
@@ -356,6 +379,20 @@ void simulation::check_admission(const actors::admission_request& m) {
 void simulation::check_refusal(const actors::refused& m) {
   const auto& o = scenario_.options;
   ++result_.refused;
+  auto& tenant = tenants_[of(m.id).script->tenant];
+  tenant.live -= of(m.id).handed_in; // it was admitted, and its prompt is refused
+  // The door says nothing of levels that let go before.
+  require(
+      m.why.code != errc::kv_cache_full || full_.on(), "refused as full after the level let go", m.id.number);
+  require(
+      m.why.code != errc::shed_low_priority || shed_.on() || scheduler_.compute_use() > 0,
+      "shed after the level let go", m.id.number);
+  require(
+      m.why.code != errc::tenant_busy || tenant.live >= o.tenants.max_live,
+      "tenant_busy with few requests in hand", m.id.number);
+  require(
+      m.why.code != errc::rate_limited || o.tenants.tokens_per_second > 0 || !tenant_may(tenant),
+      "rate_limited within its rate", m.id.number);
   const double use = std::max(door_use_, scheduler_.kv_use()); // a plan may have followed in the same turn
   switch (m.why.code) {
   case errc::kv_cache_full:
@@ -390,6 +427,7 @@ void simulation::check_refusal(const actors::refused& m) {
 
 /// Told only once, and only when the ledger holds nothing for the request any more.
 void simulation::check_finish(const actors::sequence_finished& m) {
+  --tenants_[of(m.id).script->tenant].live;
   auto& p = of(m.id);
   require(!p.finished, "sequence_finished twice", m.id.number);
   p.finished = m;
@@ -435,10 +473,17 @@ void simulation::check_scheduler(std::string_view message) {
     require(!(grew && door_was_shedding_), "low priority admitted above the low watermark");
     require(!(grew && (draining_ || !open_)), "admitted while draining or loading");
   }
+  if (message == "admission_request" && now_seen.size() > seen_.size())
+    require(!full_.on(), "admitted before the level let go");
+  full_.update(scheduler_.kv_use());
+  shed_.update(scheduler_.kv_use());
   check_seating(now_seen);
   check_yielding(now_seen);
   check_preemptions(now_seen, message);
-  if (launched_) check_turns(now_seen);
+  if (launched_) {
+    check_turns(now_seen);
+    check_lengths(now_seen);
+  }
   launched_ = false;
   seen_ = std::move(now_seen);
 }
@@ -506,6 +551,32 @@ void simulation::check_seating(const std::vector<actors::scheduler_core::view>& 
         "seated although the KV forecast does not fit", v.id.number);
   }
   check_no_idle_seat(now_seen);
+  if (scenario_.two_floods) check_fairness(now_seen);
+}
+
+/// While two tenants wait, they are served alike in tokens, whatever the number and the length of their
+/// requests: within a tenth, and what a turn and the requests under way are worth.
+void simulation::check_fairness(const std::vector<actors::scheduler_core::view>& now_seen) {
+  std::map<std::string, std::uint64_t> waiting;
+  for (const auto& v : now_seen) waiting[of(v.id).script->tenant] += !v.seated && !v.closing;
+  if (submitted_ < participants_.size() || fairness_over_) return;
+  for (const auto& v : now_seen) {
+    const auto at =
+        std::lower_bound(seen_.begin(), seen_.end(), v.id, [](const auto& x, auto id) { return x.id < id; });
+    const bool sat = at != seen_.end() && at->id == v.id && at->seated;
+    const auto& p = of(v.id);
+    if (v.seated && !sat)
+      tenants_[p.script->tenant].served += p.script->prompt.size() + p.expected.tokens.size();
+  }
+  if (waiting["many"] > 0 && waiting["few"] > 0) return;
+  fairness_over_ = true;
+  const auto many = static_cast<double>(tenants_["many"].served),
+             few = static_cast<double>(tenants_["few"].served);
+  const double under_way =
+      2.0 * scenario_.options.max_batch * scenario_.limit() + actors::waiting_line::tokens_per_turn;
+  require(
+      std::abs(many - few) <= 0.1 * (many + few) + under_way,
+      "tenants were served " + std::to_string(many) + " and " + std::to_string(few) + " tokens");
 }
 
 /// Whoever could take a seat has one, a few turns after the room for it came at the latest: a plan may change
@@ -618,6 +689,30 @@ void simulation::check_bounds() {
     require(
         steps_launched_ - p.last_in_step <= patience, "a running sequence is passed over for ever",
         v.id.number);
+  }
+}
+
+/// Of prompts under way, none is left out of a step for a longer one that is not the eldest.
+void simulation::check_lengths(const std::vector<actors::scheduler_core::view>& now_seen) {
+  const bool undisturbed = scenario_.faults.step_fails == 0 && scenario_.faults.allocation_fails == 0 &&
+                           row_faults_.poison_seeds.empty() && row_faults_.not_finite.empty();
+  if (!undisturbed || shortage_) return;
+  const auto left = [&](const actors::scheduler_core::view& v) {
+    return of(v.id).script->prompt.size() + v.generated - v.computed;
+  };
+  const auto length_class = [](std::size_t n) { return std::bit_width(n | 63U) / 2; };
+  const auto in_step = [&](actors::request_id id) {
+    return std::find(running_requests_.begin(), running_requests_.end(), id) != running_requests_.end();
+  };
+  const auto prompt_under_way = [&](const auto& v) {
+    return v.held > 0 && v.seated && !v.paused && !v.closing && left(v) > 1 && !of(v.id).script->echo;
+  };
+  for (const auto& v : now_seen) {
+    if (!prompt_under_way(v) || in_step(v.id)) continue;
+    const auto longer = std::count_if(now_seen.begin(), now_seen.end(), [&](const auto& w) {
+      return prompt_under_way(w) && in_step(w.id) && length_class(left(w)) > length_class(left(v));
+    });
+    require(longer <= 1, "a short prompt is left out for longer ones", v.id.number);
   }
 }
 

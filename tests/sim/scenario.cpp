@@ -158,8 +158,43 @@ void share_beginnings(scenario& s, rng& r) {
 
 } // namespace
 
+/// Two tenants who want much more than there is, one with long requests and one with short ones.
+scenario make_two_floods(rng& r) {
+  scenario s;
+  s.two_floods = true;
+  s.block_tokens = 4;
+  s.context = 64;
+  s.blocks = 16 * in(r, 2, 4);
+  s.step_time = microseconds(200);
+  s.model.vocabulary = 48;
+  s.model.end_permille = pick(r, {0U, 30U, 100U});
+  auto& o = s.options;
+  o.max_batch = pick(r, {1U, 2U, 4U});
+  o.max_step_tokens = 64;
+  o.max_queue = 1000;
+  o.ageing_quantum = std::chrono::seconds(3600);
+  o.queue_timeout = std::chrono::seconds(3600);
+  o.kv_low_watermark = o.kv_high_watermark = 1;
+  o.prefix_cache = false;
+  const std::uint32_t most[] = {in(r, 4, 40), in(r, 4, 40)};
+  for (std::uint32_t i = 0; i < 120; ++i) {
+    const auto tenant = static_cast<std::size_t>(i % 5 == 0); // one comes with four times as many
+    client_script c;
+    c.arrives = milliseconds(1);
+    c.tenant = tenant == 0 ? "many" : "few";
+    for (std::uint32_t n = in(r, 1, most[tenant] / 2 + 1); n > 0; --n)
+      c.prompt.push_back(static_cast<std::int32_t>(in(r, 1, 47)));
+    c.estimate = static_cast<std::uint32_t>(c.prompt.size());
+    c.max_tokens = in(r, 1, most[tenant]);
+    c.seed = 1000 + i;
+    s.clients.push_back(std::move(c));
+  }
+  return s;
+}
+
 scenario make_scenario(std::uint64_t seed) {
   rng r(seed, 1);
+  if (seed % 50 == 0) return make_two_floods(r);
   scenario s;
   make_settings(s, r);
   make_faults(s, r);

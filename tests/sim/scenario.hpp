@@ -62,6 +62,7 @@ struct scenario {
   duration model_loads{};                              ///< when the door opens
   std::uint32_t lazy = ~0U;                            ///< participant whose mail is mostly left for later
   std::optional<duration> drain_at, cut_at;
+  bool two_floods = false; ///< two tenants with all their work at once, and nothing else: see check_fairness
 
   /// Tokens of one sequence at most.
   std::uint32_t limit() const noexcept { return std::min(context, blocks * block_tokens); }

@@ -22,7 +22,13 @@ std::uint64_t mix(std::uint64_t a, std::uint64_t b) noexcept {
 simulation::simulation(std::uint64_t seed, const scenario& s, recorder* record) :
     scenario_(s), record_(record), chance_(seed, 2), mail_(seed), scheduler_(s.options),
     cache_({model_number, 0, 0}, s.blocks, s.block_tokens), backend_(s.model, s.blocks, s.block_tokens),
-    writers_(s.blocks), participants_(s.clients.size()) {
+    writers_(s.blocks), participants_(s.clients.size()),
+    full_(
+        s.options.kv_high_watermark,
+        actors::reopening_level(s.options.kv_high_watermark, s.options.hysteresis)),
+    shed_(
+        s.options.kv_low_watermark,
+        actors::reopening_level(s.options.kv_low_watermark, s.options.hysteresis)) {
   // As the shells do: an effect never needs memory while a core is in the middle of something.
   scheduler_effects_.reserve(1024);
   cache_effects_.reserve(1024);
@@ -218,6 +224,7 @@ void simulation::carry_out_scheduler() {
     std::visit(
         [this](auto& e) {
           using effect_type = std::remove_reference_t<decltype(e)>;
+          if constexpr (std::is_same_v<effect_type, admitted>) note_admitted(e.id);
           if constexpr (std::is_same_v<effect_type, refused>) check_refusal(e);
           if constexpr (std::is_same_v<effect_type, sequence_finished>) check_finish(e);
           if constexpr (std::is_same_v<effect_type, started>) of(e.id).started = true;

@@ -134,10 +134,20 @@ class simulation {
   void check_plan(const actors::run_step& step);
   void check_refusal(const actors::refused& m);
   void check_patience(participant& p);
+  struct tenant_seen {
+    double requests = 0; ///< that it may begin at `at`
+    time_point at{};
+    std::uint32_t live = 0;
+    std::uint64_t served = 0; ///< tokens, while it and the other one wait; see check_fairness
+  };
+  bool tenant_may(const tenant_seen& t) const;
+  void note_admitted(actors::request_id id);
   void check_admission(const actors::admission_request& m);
   void check_finish(const actors::sequence_finished& m);
   void check_scheduler(std::string_view message);
   void check_seating(const std::vector<actors::scheduler_core::view>& now_seen);
+  void check_lengths(const std::vector<actors::scheduler_core::view>& now_seen);
+  void check_fairness(const std::vector<actors::scheduler_core::view>& now_seen);
   void check_no_idle_seat(const std::vector<actors::scheduler_core::view>& now_seen);
   void check_yielding(const std::vector<actors::scheduler_core::view>& now_seen);
   void check_step_time(const actors::run_step& step);
@@ -186,8 +196,12 @@ class simulation {
   std::uint64_t steps_launched_ = 0;
   std::size_t prompts_starved_ = 0; ///< steps in a row without a prompt's row though one waits
   std::pair<std::uint64_t, int>
-      could_be_seated_;                      ///< request that waits though there is room; for so many turns
-  bool step_ran_ = false;                    ///< before this turn, and still
+      could_be_seated_;   ///< request that waits though there is room; for so many turns
+  bool step_ran_ = false; ///< before this turn, and still
+  std::map<std::string, tenant_seen> tenants_;
+  std::size_t submitted_ = 0; ///< admission requests that the scheduler has had
+  bool fairness_over_ = false;
+  actors::watermark full_, shed_;            ///< as the scheduler's, from what it says of itself
   bool launched_ = false, shortage_ = false; ///< in this turn; since the last launch
   bool draining_ = false, cut_ = false, drained_ = false, open_ = false;
   bool allocation_failed_ = false;
