@@ -22,9 +22,9 @@ async def one_round(d, server, ids, long_tokens, new_tokens):
     """Streams, and in their midst the long prompt. Per stream the gaps while the prompt was computed, and before."""
     bodies = [{"prompt": ids[40 * i:40 * i + 24], "max_tokens": new_tokens, "temperature": 0, "ignore_eos": True}
               for i in range(STREAMS)]
-    before = (await server.metrics())["troupe_decode_tokens_total"]
+    before = (await server.metrics())['troupe_tokens_total{kind="decode"}']
     streams = [asyncio.ensure_future(http_ask(server, body, stream=True)) for body in bodies]
-    await server.poll(lambda m: m["troupe_decode_tokens_total"] - before >= STREAMS * new_tokens / 8, 120)
+    await server.poll(lambda m: m['troupe_tokens_total{kind="decode"}'] - before >= STREAMS * new_tokens / 8, 120)
     long_one = await http_ask(server, {"prompt": ids[:long_tokens], "max_tokens": 1, "temperature": 0}, stream=True)
     answers = await asyncio.gather(*streams)
     d.expect(long_one.whole, "the long prompt", "an answer", long_one.outcome())

@@ -622,7 +622,8 @@ void simulation::check_yielding(const std::vector<actors::scheduler_core::view>&
           seen_.begin(), seen_.end(), w.id, [](const auto& s, auto id) { return s.id < id; });
       const bool took = w.seated && (x == seen_.end() || x->id != w.id || !x->seated);
       const bool at_once = priority >= o.low_priority && of(w.id).script->priority < o.low_priority;
-      return took && w.rank < v.rank && (at_once || now_ >= w.arrival + o.ttft_goal);
+      return took && of(w.id).script->priority < priority && w.rank < v.rank &&
+             (at_once || now_ >= w.arrival + o.ttft_goal);
     });
     require(for_a_better, "lost its seat to nobody of higher class", v.id.number);
     const auto elder_sits = [&](const auto& w) {
