@@ -102,18 +102,24 @@ void actor_cell::attach(std::unique_ptr<supervisor_link> link) noexcept {
 }
 
 void actor_cell::wake() noexcept {
-  if (box_.signal()) post();
+  if (box_.signal())
+    post();
+  else
+    system_->post_owed();
 }
 
 void actor_cell::post() noexcept {
-  try {
-    executor_->execute(drain_task{pinned_cell(address_)});
-  } catch (const std::exception& e) {
-    // The executor had no memory for the task. The mail stays queued and the next send tries again.
-    log().error("actor {}: cannot post its turn: {}", options_.name, e.what());
-    box_.begin_run();
-    (void)box_.end_run(false, true);
-  }
+  if (try_post()) return system_->post_owed(); // where there was memory for this one
+  log().error("actor {}: no memory to post its turn; it is tried again", options_.name);
+  system_->owe(*this);
+}
+
+bool actor_cell::try_post() noexcept try {
+  pinned_cell pin(address_);
+  if (pin) executor_->execute(drain_task{std::move(pin)});
+  return true;
+} catch (...) { // no memory for the task
+  return false;
 }
 
 void actor_cell::tell_command(std::uint32_t bits) noexcept {
@@ -162,6 +168,7 @@ void actor_cell::drain() noexcept {
     post();
   else if (commands_.load(std::memory_order_seq_cst) != 0)
     wake();
+  system_->post_owed(); // this turn may have freed what another's lacked
 }
 
 bool actor_cell::obey(std::uint32_t commands) noexcept {
@@ -271,6 +278,7 @@ void actor_cell::finish(exit_reason reason, crash_report&& report) noexcept {
   if (reason == exit_reason::stopped && behaviour() != nullptr && phase_ != phase::starting)
     behaviour()->on_stop();
   phase_ = phase::stopped;
+  system_->forget_owed(*this);
   cancel_all_timers();
   close_mailbox();
   drop_behaviour();

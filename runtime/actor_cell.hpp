@@ -12,6 +12,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -150,14 +151,19 @@ class actor_cell {
   supervisor_link* link() noexcept { return link_.get(); }
   /// Makes the address live; the actor does not run before `post`. Once.
   void activate() noexcept;
-  /// Posts the drain task; the run state must be `scheduled`.
+  /// Posts the drain task; the run state must be `scheduled`, and stays so until the task runs: where there
+  /// is no memory for it the system tries again.
   void post() noexcept;
+  bool try_post() noexcept; // also true for an actor that has ended: it needs no turn
   /// Ends an actor whose executor no longer runs. Only ~actor_system calls it.
   void abandon() noexcept;
 
   // List of live cells, guarded by the system.
   actor_cell* newer = nullptr;
   actor_cell* older = nullptr;
+  // List of cells whose turn is owed, guarded by the system.
+  actor_cell* next_owed = nullptr;
+  std::optional<pinned_cell> owed_pin;
 
  protected:
   virtual mailbox_node* take() noexcept = 0;

@@ -4,6 +4,11 @@
 #include <algorithm>
 
 namespace troupe::runtime {
+namespace {
+
+constexpr duration owed_retry = std::chrono::milliseconds(1);
+
+} // namespace
 
 void system_core::enter(actor_cell& cell) {
   const std::lock_guard lock(mutex);
@@ -34,6 +39,52 @@ void system_core::leave(actor_cell& cell) noexcept {
     if (--live == 0) waiters.swap(when_empty);
   }
   for (auto& done : waiters) done();
+}
+
+void system_core::owe(actor_cell& cell) noexcept {
+  pinned_cell pin(cell.address());
+  if (!pin) return; // it has ended meanwhile
+  {
+    const std::lock_guard lock(owed_mutex);
+    cell.owed_pin.emplace(std::move(pin));
+    cell.next_owed = std::exchange(owed, &cell);
+    owes.store(true, std::memory_order_relaxed);
+  }
+  if (retries.exchange(true)) return;
+  try {
+    timers.start(owed_retry, [weak = weak_from_this()] {
+      const auto self = weak.lock();
+      if (!self) return;
+      self->retries = false;
+      self->post_owed();
+    });
+  } catch (...) { // the next send or turn of any actor remains
+    retries = false;
+  }
+}
+
+void system_core::post_all_owed() noexcept {
+  for (;;) {
+    std::unique_lock lock(owed_mutex);
+    if (owed == nullptr) return;
+    actor_cell& cell = *std::exchange(owed, owed->next_owed);
+    owes.store(owed != nullptr, std::memory_order_relaxed);
+    const pinned_cell pin(std::move(*cell.owed_pin));
+    cell.owed_pin.reset();
+    lock.unlock();
+    if (!cell.try_post()) return owe(cell);
+  }
+}
+
+void system_core::forget_owed(actor_cell& cell) noexcept {
+  const std::lock_guard lock(owed_mutex);
+  for (actor_cell** at = &owed; *at != nullptr; at = &(*at)->next_owed) {
+    if (*at != &cell) continue;
+    *at = cell.next_owed;
+    cell.owed_pin.reset();
+    break;
+  }
+  owes.store(owed != nullptr, std::memory_order_relaxed);
 }
 
 actor_system::actor_system(runtime::clock& clock, runtime::timers& timers, system_options options) :

@@ -4,6 +4,7 @@
 
 #include "runtime/actor_cell.hpp"
 
+#include <atomic>
 #include <cstddef>
 #include <deque>
 #include <functional>
@@ -22,12 +23,21 @@ struct system_options {
 };
 
 /// Shared by the system and its cells; internal.
-struct system_core {
+struct system_core : std::enable_shared_from_this<system_core> {
   system_core(runtime::clock& c, runtime::timers& t, const system_options& o) :
       clock(c), timers(t), options(o) {}
 
   void enter(actor_cell& cell);
   void leave(actor_cell& cell) noexcept; // keeps its trace, tells the waiters when it was the last
+
+  /// Takes over a turn that could not be posted for want of memory. Nobody else would post it: its cell is
+  /// scheduled, so that a send leaves it alone.
+  void owe(actor_cell& cell) noexcept;
+  /// Tries again: after every send, every turn, and from a timer where there is memory for one.
+  void post_owed() noexcept {
+    if (owes.load(std::memory_order_relaxed)) post_all_owed();
+  }
+  void forget_owed(actor_cell& cell) noexcept;
 
   runtime::clock& clock;
   runtime::timers& timers;
@@ -41,6 +51,14 @@ struct system_core {
   std::deque<actor_trace> retired; // oldest first
   std::size_t retired_records = 0;
   std::vector<unique_function<void()>> when_empty;
+
+  std::mutex owed_mutex;            // never held while a turn is posted
+  actor_cell* owed = nullptr;       // each pinned; last owed first
+  std::atomic<bool> owes{false};    // `owed` is not empty
+  std::atomic<bool> retries{false}; // a timer is on its way
+
+ private:
+  void post_all_owed() noexcept;
 };
 
 /// Owns nothing that runs: no thread, no executor. Actors run on the executors they were spawned on; the

@@ -26,10 +26,12 @@ struct asio_timers::queue : std::enable_shared_from_this<queue> {
     }
     const time_point due = pending.begin()->first.first;
     if (due == armed_for) return;
-    armed_for = due;
     timer.expires_at(due); // ends the wait in flight with operation_aborted
+    armed_for = time_point::max();
     timer.async_wait(
-        [self = shared_from_this(), turn = ++turn](boost::system::error_code) { self->expired(turn); });
+        [self = shared_from_this(), turn = turn + 1](boost::system::error_code) { self->expired(turn); });
+    ++turn; // after what may throw: where there is no memory, the wait that was ended arms anew
+    armed_for = due;
   }
 
   void expired(std::uint64_t of_turn) {
@@ -73,11 +75,18 @@ asio_timers::~asio_timers() {
 
 timer_handle asio_timers::start(duration after, unique_function<void()> fire) {
   const time_point due = std::chrono::steady_clock::now() + after;
+  decltype(queue_->pending)::node_type dropped; // destroyed after the lock: captures may call back
   const std::lock_guard lock(queue_->mutex);
   const std::uint64_t id = ++queue_->next_id;
-  queue_->due_of.emplace(id, due);
-  queue_->pending.emplace(queue::key{due, id}, std::move(fire));
-  queue_->arm();
+  try {
+    queue_->due_of.emplace(id, due);
+    queue_->pending.emplace(queue::key{due, id}, std::move(fire));
+    queue_->arm();
+  } catch (...) { // the caller is told that nothing was started, so nothing may fire
+    dropped = queue_->pending.extract({due, id});
+    queue_->due_of.erase(id);
+    throw;
+  }
   return {id};
 }
 

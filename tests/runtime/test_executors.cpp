@@ -31,11 +31,13 @@ namespace asio = boost::asio;
 #if TROUPE_COUNT_ALLOCATIONS
 namespace {
 thread_local std::uint64_t allocations = 0;
-}
+thread_local std::uint64_t until_failure = 0; // allocations; 0: none fails
+} // namespace
 // Once inlined, g++ takes the malloc and free below for a mismatched pair.
 #pragma GCC diagnostic ignored "-Wmismatched-new-delete"
 void* operator new(std::size_t bytes) {
   ++allocations;
+  if (until_failure != 0 && --until_failure == 0) throw std::bad_alloc();
   if (void* p = std::malloc(bytes != 0 ? bytes : 1)) return p;
   throw std::bad_alloc();
 }
@@ -333,6 +335,26 @@ BOOST_AUTO_TEST_CASE(sends_from_a_foreign_thread_allocate_per_wake_up_at_most) {
   BOOST_TEST(allocations == before);
   r.stop();
   context.run();
+}
+BOOST_AUTO_TEST_CASE(a_timer_for_which_there_was_no_memory_never_fires_and_disturbs_no_other) {
+  asio::io_context context;
+  asio_timers timers(context.get_executor());
+  unsigned fired = 0, refused = 0;
+  const auto count = [&fired] { ++fired; };
+  (void)timers.start(std::chrono::milliseconds(2), count);
+  for (bool failing = true; failing;) {
+    until_failure = ++refused;
+    try {
+      (void)timers.start(std::chrono::milliseconds(1), count);
+      failing = false;
+      --refused;
+    } catch (const std::bad_alloc&) {
+    }
+    until_failure = 0;
+  }
+  BOOST_TEST(refused > 0U);
+  context.run();
+  BOOST_TEST(fired == 2U);
 }
 #endif
 
