@@ -110,6 +110,7 @@ asio::awaitable<void> conversation::converse() {
     failed_ = started.error();
     co_return;
   }
+  if (!options_.system.empty() && !options_.raw) tell_of_lost("the system message", options_.system);
   if (options_.prompt)
     co_await answer_once();
   else
@@ -132,7 +133,15 @@ request conversation::make_request(const std::string& text) const {
   return what;
 }
 
+/// Says on standard error what of `text` the model will not see: the tokenizer leaves it out without a word.
+void conversation::tell_of_lost(std::string_view what, const std::string& text) const {
+  const auto lost = engine_.find_lost(text, options_.raw);
+  if (lost && lost->bytes > 0) // an error comes back from the request
+    std::fprintf(stderr, "troupe run: %s\n", lost_note(what, lost->bytes, lost->first).c_str());
+}
+
 asio::awaitable<void> conversation::answer_once() {
+  tell_of_lost("the prompt", *options_.prompt);
   request what = make_request(*options_.prompt);
   const answer given = co_await ask(std::move(what));
   if (given.failed) {
@@ -166,6 +175,7 @@ asio::awaitable<void> conversation::chat() {
     if (!line) break;
     leave_armed_ = false;
     if (line->empty() || command(*line)) continue;
+    tell_of_lost("the prompt", *line);
     request what = make_request(*line);
     answer given = co_await ask(std::move(what));
     show("\n");

@@ -53,6 +53,7 @@ class conversation {
   boost::asio::awaitable<std::optional<std::string>> read_line();
   boost::asio::awaitable<answer> ask(request what);
   bool command(const std::string& line);
+  void tell_of_lost(std::string_view what, const std::string& text) const;
   request make_request(const std::string& text) const;
   void print_json(const answer& given) const;
   void print_rates(const answer& given) const;

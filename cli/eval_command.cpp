@@ -77,7 +77,7 @@ int eval_perplexity_command(const std::vector<std::string>& words) {
 
   const std::string text = read_text_file(file);
   const text_model opened = open_text_model(all.model.path);
-  const auto ids = opened.tokenizer->encode(text, {}).value();
+  const auto ids = encode_aloud("eval perplexity", *opened.tokenizer, text, {}, "the text");
   const evaluated_model loaded = load(all, context);
   quant::perplexity_options how;
   how.context = context;

@@ -82,7 +82,7 @@ void print_ids(const models::tokenizer& tokenizer, const models::jinja::rendered
   models::encode_options encoding;
   encoding.parse_special = true;
   encoding.untrusted = rendered.untrusted;
-  const auto tokens = tokenizer.encode(rendered.text, encoding).value();
+  const auto tokens = encode_aloud("template", tokenizer, rendered.text, encoding, "the conversation");
   for (std::size_t i = 0; i < tokens.size(); ++i) std::printf(i == 0 ? "%d" : " %d", tokens[i]);
   std::putchar('\n');
 }

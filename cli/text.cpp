@@ -36,6 +36,12 @@ std::string one_line(std::string_view text) {
   return escaped(text);
 }
 
+std::string lost_note(std::string_view what, std::uint64_t bytes, std::uint64_t first) {
+  return std::to_string(bytes) + (bytes == 1 ? " byte of " : " bytes of ") + std::string(what) +
+         (bytes == 1 ? " has" : " have") + " no token in the vocabulary and " + (bytes == 1 ? "is" : "are") +
+         " left out, the first at offset " + std::to_string(first);
+}
+
 void print_fact(const char* name, const std::string& text) {
   std::printf("%-14s %s\n", name, text.c_str());
 }

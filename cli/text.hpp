@@ -2,6 +2,7 @@
 // Small texts for people: one-line messages, facts.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -12,6 +13,9 @@ std::string escaped(std::string_view text);
 
 /// The same without line ends at the end, so that a message stays one line whatever a file put in it.
 std::string one_line(std::string_view text);
+
+/// "3 bytes of the prompt have no token ..., the first at offset 17": what the model will not see.
+std::string lost_note(std::string_view what, std::uint64_t bytes, std::uint64_t first);
 
 /// A line of a report on standard output: the name in a column of its own, then the text.
 void print_fact(const char* name, const std::string& text);

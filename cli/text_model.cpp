@@ -3,6 +3,7 @@
 #include "cli/text_model.hpp"
 
 #include "cli/catalogue.hpp"
+#include "cli/text.hpp"
 #include "models/folder_tokenizer.hpp"
 #include "models/gguf_file.hpp"
 #include "models/hf_folder.hpp"
@@ -50,6 +51,18 @@ open_tokenizer(const std::string& path_or_name, const std::string& tokenizer_jso
   if (!tokenizer_json.empty() || path.ends_with(".json"))
     return models::make_tokenizer_from_json(path).value();
   return open_text_model(path).tokenizer;
+}
+
+std::vector<models::token_id> encode_aloud(
+    const std::string& command, const models::tokenizer& tokenizer, std::string_view text,
+    models::encode_options how, const std::string& what) {
+  std::size_t lost = 0;
+  how.lost = &lost;
+  auto ids = tokenizer.encode(text, how).value();
+  if (lost == 0) return ids;
+  const models::lost_bytes found = models::find_lost(tokenizer, text, how).value();
+  std::fprintf(stderr, "troupe %s: %s\n", command.c_str(), lost_note(what, found.count, found.first).c_str());
+  return ids;
 }
 
 std::string read_standard_input() {

@@ -7,6 +7,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace troupe::cli {
 
@@ -24,6 +26,12 @@ text_model open_text_model(const std::string& path_or_name);
 /// `failure`.
 std::unique_ptr<const models::tokenizer>
 open_tokenizer(const std::string& path_or_name, const std::string& tokenizer_json);
+
+/// The ids of `text`, whose name `what` is; says on standard error, as `troupe COMMAND`, what they leave out.
+/// Throws `failure`.
+std::vector<models::token_id> encode_aloud(
+    const std::string& command, const models::tokenizer& tokenizer, std::string_view text,
+    models::encode_options how, const std::string& what);
 
 /// All of standard input. Throws `failure` above 1 GiB.
 std::string read_standard_input();

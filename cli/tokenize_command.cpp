@@ -88,9 +88,12 @@ void for_each_json_line(Act act) {
 }
 
 void tokenize_lines(const models::tokenizer& tokenizer, const models::encode_options& how) {
+  std::size_t number = 0;
   for_each_json_line([&](const json::value& line) -> std::string {
+    ++number;
     if (!line.is_string()) return "is no JSON string";
-    print_json(tokenizer.encode(std::string_view(line.get_string()), how).value());
+    const std::string name = "the text of line " + std::to_string(number);
+    print_json(encode_aloud("tokenize", tokenizer, std::string_view(line.get_string()), how, name));
     return {};
   });
 }
@@ -154,7 +157,7 @@ int tokenize_command(const std::vector<std::string>& words) {
   const std::string text = !file.empty()        ? read_text_file(file)
                            : text_words.empty() ? read_standard_input()
                                                 : join(text_words);
-  const auto ids = tokenizer->encode(text, encoding).value();
+  const auto ids = encode_aloud("tokenize", *tokenizer, text, encoding, "the text");
   if (count) std::printf("%zu\n", ids.size());
   if (hash) std::printf("%s\n", sha256_of_bytes(little_endian(ids)).c_str());
   if (count || hash) return 0;

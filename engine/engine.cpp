@@ -126,6 +126,10 @@ result<std::vector<std::int32_t>> engine::tokenize(std::string_view text, bool s
   return state_->host->tokenize(text, special, bos);
 }
 
+result<lost_text> engine::find_lost(std::string_view text, bool special) const {
+  return state_->host->find_lost(text, special);
+}
+
 std::string engine::detokenize(std::span<const std::int32_t> ids, bool special) const {
   return state_->host->detokenize(ids, special);
 }

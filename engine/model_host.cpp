@@ -45,6 +45,13 @@ class file_host final : public model_host {
     o.add_bos = bos;
     return tokenizer->encode(text, o);
   }
+  result<lost_text> find_lost(std::string_view text, bool special) const override {
+    models::encode_options o;
+    o.parse_special = special;
+    const auto found = models::find_lost(*tokenizer, text, o);
+    if (!found) return found.error();
+    return lost_text{found->count, found->first};
+  }
   std::string detokenize(std::span<const std::int32_t> ids, bool special) const override {
     return models::detokenize(*tokenizer, ids, special);
   }

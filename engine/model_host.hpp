@@ -30,6 +30,7 @@ class model_host {
   /// Errors: bad_template (also when the model's own cannot be read), unsupported (the model has none).
   virtual result<std::string> render(const chat_prompt& chat) const = 0;
   virtual result<std::vector<std::int32_t>> tokenize(std::string_view text, bool special, bool bos) const = 0;
+  virtual result<lost_text> find_lost(std::string_view text, bool special) const = 0;
   virtual std::string detokenize(std::span<const std::int32_t> ids, bool special) const = 0;
   /// Detokeniser and stop strings of one request; lives no longer than this host.
   virtual std::unique_ptr<actors::token_text> make_text(const actors::text_options& how) const = 0;

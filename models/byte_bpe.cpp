@@ -30,7 +30,10 @@ class byte_bpe final : public subword_model {
     const std::size_t begin = ids.size();
     for (const char c : word) {
       const token_id id = byte_ids_[static_cast<unsigned char>(c)];
-      if (id >= 0) ids.push_back(id);
+      if (id >= 0)
+        ids.push_back(id);
+      else
+        ++s.lost;
     }
     s.merger.run(merges_, ids, begin);
   }

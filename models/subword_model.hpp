@@ -28,6 +28,7 @@ struct subword_scratch {
   bpe_merger merger;
   std::vector<lattice_node> lattice;
   std::vector<std::pair<std::uint32_t, std::uint32_t>> path; ///< ranges of the tokens, last first
+  std::size_t lost = 0; ///< bytes left out so far, because no token stands for them
 };
 
 /// Immutable. Thread: any, concurrently, each call with its own scratch.

@@ -63,9 +63,13 @@ class symbol_bpe final : public subword_model {
   encode_ill_formed(std::string_view bytes, subword_scratch& s, std::vector<token_id>& ids) const override;
 
  private:
-  void add_pieces(std::string_view word, std::vector<token_id>& ids) const;
+  void add_pieces(std::string_view word, subword_scratch& s, std::vector<token_id>& ids) const;
   bool append_bytes(std::string_view bytes, std::vector<token_id>& ids) const;
-  void expand_characters(std::vector<token_id>& ids, std::size_t begin) const;
+  void expand_characters(subword_scratch& s, std::vector<token_id>& ids, std::size_t begin) const;
+  /// Of the text that `character` came from.
+  std::size_t original_bytes(std::string_view character) const noexcept {
+    return options_.spells_bytes ? 1 : character.size();
+  }
 
   merge_table merges_;
   bpe_options options_;
@@ -105,7 +109,7 @@ bool symbol_bpe::append_bytes(std::string_view bytes, std::vector<token_id>& ids
 
 /// One id per character, before merging. An unknown character is written once the next known one comes, and
 /// bytes do not count as such: the order of HF tokenizers.
-void symbol_bpe::add_pieces(std::string_view word, std::vector<token_id>& ids) const {
+void symbol_bpe::add_pieces(std::string_view word, subword_scratch& s, std::vector<token_id>& ids) const {
   bool unknown = false;
   for (std::size_t at = 0; at < word.size();) {
     const utf8_step step = decode_utf8(word, at);
@@ -120,6 +124,8 @@ void symbol_bpe::add_pieces(std::string_view word, std::vector<token_id>& ids) c
     } else if (options_.unknown) {
       if (unknown && !options_.fuse_unknown) ids.push_back(*options_.unknown);
       unknown = true;
+    } else {
+      s.lost += original_bytes(character);
     }
   }
   if (unknown) ids.push_back(*options_.unknown);
@@ -133,9 +139,9 @@ void symbol_bpe::encode(std::string_view word, subword_scratch& s, std::vector<t
     }
   }
   const std::size_t begin = ids.size();
-  add_pieces(word, ids);
+  add_pieces(word, s, ids);
   s.merger.run(merges_, ids, begin);
-  if (!extra_.empty()) expand_characters(ids, begin);
+  if (!extra_.empty()) expand_characters(s, ids, begin);
 }
 
 void symbol_bpe::encode_ill_formed(
@@ -146,11 +152,14 @@ void symbol_bpe::encode_ill_formed(
     return encode(spelled, s, ids);
   }
   if (options_.byte_fallback && append_bytes(bytes, ids)) return;
-  if (options_.unknown) ids.push_back(*options_.unknown);
+  if (options_.unknown)
+    ids.push_back(*options_.unknown);
+  else
+    s.lost += bytes.size();
 }
 
 /// Characters that took part in merges without being tokens, and were left over.
-void symbol_bpe::expand_characters(std::vector<token_id>& ids, std::size_t begin) const {
+void symbol_bpe::expand_characters(subword_scratch& s, std::vector<token_id>& ids, std::size_t begin) const {
   const auto is_extra = [&](token_id id) { return id >= first_character_; };
   if (std::none_of(ids.begin() + static_cast<std::ptrdiff_t>(begin), ids.end(), is_extra)) return;
   const std::vector<token_id> merged(ids.begin() + static_cast<std::ptrdiff_t>(begin), ids.end());
@@ -162,7 +171,10 @@ void symbol_bpe::expand_characters(std::vector<token_id>& ids, std::size_t begin
     }
     const std::string& character = extra_[static_cast<std::size_t>(id - first_character_)];
     if (options_.byte_fallback && append_bytes(character, ids)) continue;
-    if (options_.unknown) ids.push_back(*options_.unknown);
+    if (options_.unknown)
+      ids.push_back(*options_.unknown);
+    else
+      s.lost += original_bytes(character);
   }
 }
 

@@ -3,6 +3,9 @@
 #include "models/tokenizer.hpp"
 
 #include "models/gguf_tokenizers.hpp"
+#include "models/utf8.hpp"
+
+#include <algorithm>
 
 namespace troupe::models {
 
@@ -10,6 +13,29 @@ bool tokenizer::is_special(token_id id) const noexcept {
   if (id < 0 || static_cast<std::size_t>(id) >= vocabulary_.types.size()) return true;
   const token_type type = vocabulary_.types[static_cast<std::size_t>(id)];
   return type == token_type::control || type == token_type::unknown || type == token_type::unused;
+}
+
+result<lost_bytes> find_lost(const tokenizer& with, std::string_view text, encode_options options) {
+  lost_bytes all;
+  options.lost = &all.count;
+  if (const auto ids = with.encode(text, options); !ids) return ids.error();
+  if (all.count == 0) return all;
+  // Normalising may move bytes, so that the model cannot tell where they stood in `text`. A beginning of it
+  // that loses something ends behind the place that is looked for.
+  std::vector<std::size_t> starts;
+  for (std::size_t at = 0; at < text.size(); at += decode_utf8(text, at).length) starts.push_back(at);
+  std::optional<error> failed;
+  std::size_t lost = 0;
+  options.lost = &lost;
+  const auto behind = std::partition_point(starts.begin() + 1, starts.end(), [&](std::size_t end) {
+    lost = 0;
+    const auto ids = with.encode(text.substr(0, end), options);
+    if (!ids) failed = ids.error();
+    return lost == 0;
+  });
+  if (failed) return *failed;
+  all.first = *(behind - 1);
+  return all;
 }
 
 result<std::unique_ptr<const tokenizer>> make_tokenizer(vocabulary v) {

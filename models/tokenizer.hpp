@@ -29,6 +29,9 @@ struct encode_options {
   std::span<const text_span> untrusted = {};
   /// Encoding ends with context_length_exceeded once there are more ids than this.
   std::size_t max_ids = std::numeric_limits<std::size_t>::max();
+  /// Set to the number of bytes left out because the vocabulary has neither a token for them nor an unknown
+  /// one.
+  std::size_t* lost = nullptr;
 };
 
 /// Immutable after construction. Thread: any, concurrently.
@@ -67,6 +70,16 @@ class tokenizer {
  private:
   vocabulary vocabulary_;
 };
+
+/// What encoding a text leaves out.
+struct lost_bytes {
+  std::size_t count = 0;
+  std::size_t first = 0; ///< offset of the first character or byte that is lost, when there is one
+};
+
+/// Encodes `text` once, and where something is lost a few more times, to find the first. Errors: those of
+/// `encode`.
+result<lost_bytes> find_lost(const tokenizer& with, std::string_view text, encode_options options);
 
 /// Builds the tokenizer that `v.model` asks for. Errors: bad_file (see `validate`), unsupported for an
 /// unknown algorithm or pre-tokenizer family; the message lists the known ones.

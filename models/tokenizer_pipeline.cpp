@@ -102,8 +102,9 @@ struct pipeline::encoding {
       for (std::uint32_t i = 0; i < known->count; ++i) ids.push_back(ids[known->begin + i]);
       return;
     }
+    const std::size_t lost = scratch.lost;
     self.model_->encode(bytes, scratch, ids);
-    if (known) {
+    if (known && scratch.lost == lost) { // what is lost counts each time
       *known = {bytes, static_cast<std::uint32_t>(begin), static_cast<std::uint32_t>(ids.size() - begin)};
     }
   }
@@ -209,6 +210,7 @@ result<std::vector<token_id>> pipeline::encode(std::string_view text, const enco
   if (options.add_eos && !after_.empty() && (e.ids.empty() || e.ids.back() != after_.back()))
     e.ids.insert(e.ids.end(), after_.begin(), after_.end());
   if (ok = e.within_limit(); !ok) return ok.error();
+  if (options.lost != nullptr) *options.lost = e.scratch.lost;
   return std::move(e.ids);
 } catch (const std::bad_alloc&) {
   return error{errc::no_memory, "no memory to tokenise " + std::to_string(text.size()) + " bytes", {}, 0};

@@ -105,12 +105,12 @@ class unigram final : public subword_model {
     find_best_path(word, s.lattice);
     read_path(word, s);
     for (auto token = s.path.rbegin(); token != s.path.rend(); ++token)
-      append(word.substr(token->first, token->second - token->first), ids);
+      append(word.substr(token->first, token->second - token->first), s, ids);
   }
 
   void
-  encode_ill_formed(std::string_view bytes, subword_scratch&, std::vector<token_id>& ids) const override {
-    append_unknown(bytes, ids);
+  encode_ill_formed(std::string_view bytes, subword_scratch& s, std::vector<token_id>& ids) const override {
+    append_unknown(bytes, s, ids);
   }
 
  private:
@@ -157,7 +157,7 @@ class unigram final : public subword_model {
     }
   }
 
-  void append(std::string_view piece, std::vector<token_id>& ids) const {
+  void append(std::string_view piece, subword_scratch& s, std::vector<token_id>& ids) const {
     token_id whole = -1;
     trie_.prefixes(piece, [&](std::size_t bytes, token_id id) {
       if (bytes == piece.size()) whole = id;
@@ -165,15 +165,17 @@ class unigram final : public subword_model {
     if (whole >= 0)
       ids.push_back(whole);
     else
-      append_unknown(piece, ids);
+      append_unknown(piece, s, ids);
   }
 
-  void append_unknown(std::string_view piece, std::vector<token_id>& ids) const {
+  void append_unknown(std::string_view piece, subword_scratch& s, std::vector<token_id>& ids) const {
     const auto missing = [&](char c) { return byte_ids_[static_cast<unsigned char>(c)] < 0; };
     if (options_.byte_fallback && std::none_of(piece.begin(), piece.end(), missing)) {
       for (const char c : piece) ids.push_back(byte_ids_[static_cast<unsigned char>(c)]);
     } else if (options_.unknown) {
       ids.push_back(*options_.unknown);
+    } else {
+      s.lost += piece.size();
     }
   }
 

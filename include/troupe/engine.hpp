@@ -64,6 +64,12 @@ struct model_info {
   std::string system_fingerprint;
 };
 
+/// What of a text would be left out of a prompt, because the vocabulary has no token for it.
+struct lost_text {
+  std::uint64_t bytes = 0;
+  std::uint64_t first = 0; ///< offset of the first character or byte that is lost, when there is one
+};
+
 /// The forecast printed at start, bytes.
 struct memory_plan {
   std::uint64_t weights = 0, kv = 0, activations = 0, buffers = 0, available = 0;
@@ -220,6 +226,8 @@ class __attribute__((visibility("default"))) engine {
   /// Text to ids as the model's file asks; `special`: the texts of special tokens become those tokens.
   result<std::vector<std::int32_t>>
   tokenize(std::string_view text, bool special = false, bool bos = false) const;
+  /// What of `text` would not reach the model: see lost_text.
+  result<lost_text> find_lost(std::string_view text, bool special = false) const;
   std::string detokenize(std::span<const std::int32_t> ids, bool special = true) const;
   /// The conversation as the model's chat template renders it. Errors: bad_template, unsupported (no
   /// template).

@@ -21,4 +21,13 @@ BOOST_AUTO_TEST_CASE(a_message_stays_one_line_whatever_a_file_put_in_it) {
   BOOST_TEST(escaped("a\n") == "a\\n");
 }
 
+BOOST_AUTO_TEST_CASE(what_is_left_out_of_a_text_is_said_in_one_sentence) {
+  BOOST_TEST(
+      lost_note("the prompt", 1, 0) ==
+      "1 byte of the prompt has no token in the vocabulary and is left out, the first at offset 0");
+  BOOST_TEST(
+      lost_note("the text", 3, 17) ==
+      "3 bytes of the text have no token in the vocabulary and are left out, the first at offset 17");
+}
+
 BOOST_AUTO_TEST_SUITE_END()

@@ -165,6 +165,7 @@ class fake_host final : public detail::model_host {
     for (const char c : text) ids.push_back(static_cast<unsigned char>(c) % (vocabulary - 1));
     return ids;
   }
+  result<lost_text> find_lost(std::string_view, bool) const override { return lost_text{}; }
   std::string detokenize(std::span<const std::int32_t> ids, bool) const override {
     return std::string(ids.size(), 'x');
   }

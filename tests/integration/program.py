@@ -18,6 +18,16 @@ def troupe(*arguments, env=None, stdin=None, stdout=subprocess.PIPE):
                           stdout=stdout, stderr=subprocess.PIPE, timeout=LIMIT_S, check=False)
 
 
+def model_without_a_tilde(folder):
+    """The tiny model with another text in the place of the token for "~", in `folder`."""
+    gguf = TINY.read_bytes()
+    token = (1).to_bytes(8, "little") + b"~"
+    assert gguf.count(token) == 1
+    path = pathlib.Path(folder) / "no_tilde.gguf"
+    path.write_bytes(gguf.replace(token, (1).to_bytes(8, "little") + b"\x01"))
+    return path
+
+
 class ProgramTest(unittest.TestCase):
 
     def fails(self, status, *arguments, says=(), **options):

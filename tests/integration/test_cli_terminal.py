@@ -14,7 +14,7 @@ import termios
 import time
 import unittest
 
-from program import BINARY, ProgramTest, ROOT, TINY, troupe
+from program import BINARY, ProgramTest, ROOT, TINY, model_without_a_tilde, troupe
 
 LIMIT_S = 60
 # An answer that takes many seconds: every step computes the sequence again.
@@ -145,6 +145,25 @@ class Answers(ProgramTest):
         ids = " ".join(map(str, answer["prompt_token_ids"]))
         self.assertEqual(troupe("tokenize", "-m", TINY, "The old man").stdout.decode().strip(), ids)
         self.assertEqual(troupe("detokenize", "-m", TINY, *ids.split()).stdout, b"The old man")
+
+    def test_bytes_that_the_vocabulary_lacks_are_told_of(self):
+        with tempfile.TemporaryDirectory() as folder:
+            model = model_without_a_tilde(folder)
+            done = troupe("run", "-m", model, "--raw", "-t", "0", "-n", "1", "a~b~~")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(done.stderr.decode(), "troupe run: 3 bytes of the prompt have no token in the vocabulary and are "
+                             "left out, the first at offset 1\n")
+            chat = troupe("run", "-m", model, "-n", "1", "--system", "~", "ab~")
+            self.assertRegex(chat.stderr, rb"system message has no token.*offset 0\n.*the prompt has no token.*offset 2\n")
+            ids = troupe("tokenize", "-m", model, "a~b")
+            self.assertEqual(ids.stdout, troupe("tokenize", "-m", model, "ab").stdout)
+            self.assertIn(b"1 byte of the text has no token in the vocabulary and is left out, the first at offset 1",
+                          ids.stderr)
+            lines = troupe("tokenize", "-m", model, "--lines", stdin=b'"ab"\n"ab~"\n')
+            self.assertRegex(lines.stderr, rb"^troupe tokenize: 1 byte of the text of line 2 has .* offset 2\n$")
+            nothing = troupe("run", "-m", model, "--raw", "~")
+            self.assertEqual((nothing.returncode, nothing.stdout), (1, b""))
+            self.assertIn(b"the prompt has no tokens", nothing.stderr)
 
     def test_words_in_brackets_reach_the_model_as_they_are(self):
         def prompt_ids(*words):

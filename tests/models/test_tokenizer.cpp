@@ -191,6 +191,29 @@ BOOST_AUTO_TEST_CASE(a_byte_without_a_token_is_left_out_before_merging) {
   check_ids(encode(*t, "\x01"), {});
 }
 
+BOOST_AUTO_TEST_CASE(bytes_that_are_left_out_are_counted_and_the_first_is_found) {
+  vocabulary v = tiny_bpe();
+  v.tokens[0x01] = "<one>";
+  v.tokens[0xE2] = "<e2>"; // the first byte of many characters of three
+  v.tokens[0xFF] = "<ff>"; // no UTF-8
+  const auto t = make(std::move(v));
+  const auto lost = [&](std::string_view text) {
+    const auto found = find_lost(*t, text, {});
+    BOOST_REQUIRE(found);
+    return std::pair(found->count, found->first);
+  };
+  using pair = std::pair<std::size_t, std::size_t>;
+  BOOST_TEST((lost("") == pair(0, 0)));
+  BOOST_TEST((lost("hello world") == pair(0, 0)));
+  BOOST_TEST((lost("\x01") == pair(1, 0)));
+  BOOST_TEST((lost("hello \x01 world \x01\x01") == pair(3, 6)));
+  BOOST_TEST((lost("\xC3\xA9 \xE2\x82\xAC!") == pair(1, 3))); // the euro sign's other bytes have tokens
+  BOOST_TEST((lost("ab\xFF") == pair(1, 2)));
+  std::string repeated;
+  for (int i = 0; i < 2000; ++i) repeated += "hello x\x01y ";
+  BOOST_TEST((lost(repeated) == pair(2000, 7))); // words seen before count too
+}
+
 BOOST_AUTO_TEST_CASE(byte_tokens_stand_for_their_byte) {
   vocabulary v = tiny_bpe();
   v.tokens.push_back("<0x41>");

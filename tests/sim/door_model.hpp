@@ -113,6 +113,7 @@ class sim_host final : public detail::model_host {
   result<std::vector<std::int32_t>> tokenize(std::string_view, bool, bool) const override {
     return error{errc::unsupported, "ids only", {}, 0};
   }
+  result<lost_text> find_lost(std::string_view, bool) const override { return lost_text{}; }
   std::string detokenize(std::span<const std::int32_t>, bool) const override { return {}; }
   std::unique_ptr<actors::token_text> make_text(const actors::text_options& how) const override {
     return std::make_unique<short_text>(
