@@ -33,6 +33,7 @@ namespace {
 
 constexpr const char* prompt_mark = "> ";
 constexpr int interrupted = 130; // what shells give a program ended by Ctrl-C
+constexpr int terminated = 143;  // or by SIGTERM
 
 void show(std::string_view text) {
   std::fwrite(text.data(), 1, text.size(), stdout);
@@ -51,13 +52,13 @@ int open_terminal() {
 } // namespace
 
 conversation::conversation(engine_options engine, conversation_options options) :
-    options_(std::move(options)), input_(io_), signals_(io_, SIGINT),
+    options_(std::move(options)), input_(io_), signals_(io_, SIGINT, SIGTERM, SIGCONT),
     engine_(io_.get_executor(), std::move(engine)) {
   if (!options_.system.empty()) history_.push_back({"system", options_.system});
 }
 
 int conversation::run() {
-  watch_interrupts();
+  watch_signals();
   asio::co_spawn(io_, converse(), [this](std::exception_ptr broken) {
     if (broken) {
       try {
@@ -74,25 +75,27 @@ int conversation::run() {
   return status_;
 }
 
-void conversation::watch_interrupts() {
-  signals_.async_wait([this](boost::system::error_code code, int) {
+void conversation::watch_signals() {
+  signals_.async_wait([this](boost::system::error_code code, int number) {
     if (code) return;
-    on_interrupt();
-    watch_interrupts();
+    if (number == SIGINT) on_interrupt();
+    if (number == SIGTERM) on_terminate();
+    if (number == SIGCONT && terminal_) terminal_->take();
+    watch_signals();
   });
 }
 
 void conversation::on_interrupt() {
   switch (stage_) {
   case stage::loading:
-    status_ = interrupted;
-    io_.stop();
+    stop_loading(interrupted);
     break;
   case stage::answering:
     leave_armed_ = true;
     if (stream_) stream_->cancel();
     break;
   case stage::prompting:
+    editor_.clear();
     if (leave_armed_) {
       leave_ = true;
       input_.cancel();
@@ -104,8 +107,30 @@ void conversation::on_interrupt() {
   }
 }
 
+void conversation::on_terminate() {
+  leave_ = true;
+  switch (stage_) {
+  case stage::loading:
+    return stop_loading(terminated);
+  case stage::answering:
+    if (stream_) stream_->cancel();
+    break;
+  case stage::prompting:
+    input_.cancel();
+    break;
+  }
+  status_ = terminated;
+}
+
+/// The engine is asked and not just left: its background would load to the end before it can be joined.
+void conversation::stop_loading(int status) {
+  status_ = status;
+  engine_.async_shutdown(std::chrono::milliseconds(0), [](const result<void>&) {});
+}
+
 asio::awaitable<void> conversation::converse() {
   const result<void> started = co_await engine_.async_start(asio::use_awaitable);
+  if (status_ != 0) co_return; // stopped
   if (!started) {
     failed_ = started.error();
     co_return;
@@ -144,6 +169,10 @@ asio::awaitable<void> conversation::answer_once() {
   tell_of_lost("the prompt", *options_.prompt);
   request what = make_request(*options_.prompt);
   const answer given = co_await ask(std::move(what));
+  if (given.failed && given.failed->code == errc::cancelled) { // before anything was there
+    if (status_ == 0) status_ = interrupted;
+    co_return;
+  }
   if (given.failed) {
     failed_ = given.failed;
     co_return;
@@ -154,7 +183,7 @@ asio::awaitable<void> conversation::answer_once() {
     show("\n");
     print_rates(given);
   }
-  if (given.done && given.done->reason == finish_reason::cancelled) status_ = interrupted;
+  if (given.done && given.done->reason == finish_reason::cancelled && status_ == 0) status_ = interrupted;
 }
 
 asio::awaitable<void> conversation::chat() {
@@ -165,6 +194,8 @@ asio::awaitable<void> conversation::chat() {
     co_return;
   }
   input_.assign(terminal);
+  terminal_.emplace(terminal);
+  editor_ = line_editor(terminal_->keys());
   std::fprintf(
       stderr, "%s; /help for what can be typed, Ctrl-C stops an answer, Ctrl-D leaves\n",
       one_line(engine_.model().name).c_str());
@@ -212,12 +243,13 @@ bool conversation::command(const std::string& line) {
 // Nothing at the end of input.
 asio::awaitable<std::optional<std::string>> conversation::read_line() {
   while (true) {
-    const auto end = unread_.find('\n');
-    if (end != std::string::npos) {
-      std::string line = unread_.substr(0, end);
-      unread_.erase(0, end + 1);
-      co_return line;
-    }
+    std::string_view typed = unread_;
+    std::string shown;
+    const line_editor::outcome outcome = editor_.take(typed, shown);
+    unread_.erase(0, unread_.size() - typed.size());
+    if (terminal_->taken()) terminal_->show(shown);
+    if (outcome == line_editor::outcome::line) co_return editor_.text();
+    if (outcome == line_editor::outcome::end) co_return std::nullopt;
     const auto [code] = co_await input_.async_wait(asio::posix::stream_descriptor::wait_read, values);
     if (code) co_return std::nullopt;
     std::array<char, 4096> block{};

@@ -2,6 +2,8 @@
 // One engine and one person: prompts from the command line or the terminal, answers as they come.
 #pragma once
 
+#include "cli/chat_terminal.hpp"
+#include "cli/line_editor.hpp"
 #include "troupe/engine.hpp"
 
 #include <boost/asio/awaitable.hpp>
@@ -34,19 +36,22 @@ struct answer {
 };
 
 /// Runs on one thread, which `run` blocks. Ctrl-C ends the running answer; at the prompt, asked twice or
-/// right after an answer was stopped, it ends the program.
+/// right after an answer was stopped, it ends the program. So does SIGTERM, at any time.
 class conversation {
  public:
   conversation(engine_options engine, conversation_options options);
 
-  /// Exit status: 0, or 130 when a single answer was stopped. Throws `failure`.
+  /// Exit status: 0; 130 when the loading or a single answer was stopped; 143 after SIGTERM. Throws
+  /// `failure`.
   int run();
 
  private:
   enum class stage : std::uint8_t { loading, prompting, answering };
 
-  void watch_interrupts();
+  void watch_signals();
   void on_interrupt();
+  void on_terminate();
+  void stop_loading(int status);
   boost::asio::awaitable<void> converse();
   boost::asio::awaitable<void> answer_once();
   boost::asio::awaitable<void> chat();
@@ -61,6 +66,8 @@ class conversation {
   conversation_options options_;
   boost::asio::io_context io_{1};
   boost::asio::posix::stream_descriptor input_;
+  std::optional<chat_terminal> terminal_; ///< of `input_`, in a chat
+  line_editor editor_;
   boost::asio::signal_set signals_;
   engine engine_;
   std::optional<stream> stream_; ///< while answering
@@ -68,7 +75,7 @@ class conversation {
   bool leave_armed_ = false; ///< the next Ctrl-C at the prompt ends the program
   bool leave_ = false;
   std::vector<chat_message> history_;
-  std::string unread_; ///< input after the last line taken
+  std::string unread_; ///< input that the editor has not seen
   std::optional<error> failed_;
   int status_ = 0;
 };

@@ -31,9 +31,10 @@ def take_terminal():
 class Terminal:
     """`troupe run` with a terminal of its own."""
 
-    def __init__(self, *arguments):
+    def __init__(self, *arguments, model=TINY):
         self.main, self.other = pty.openpty()
-        self.process = subprocess.Popen([BINARY, "run", "-m", str(TINY), "--raw", "-t", "0", *arguments], stdin=self.other,
+        self.found = self.modes()
+        self.process = subprocess.Popen([BINARY, "run", "-m", str(model), "--raw", "-t", "0", *arguments], stdin=self.other,
                                         stdout=self.other, stderr=self.other, start_new_session=True,
                                         preexec_fn=take_terminal)
         self.seen = b""
@@ -73,6 +74,9 @@ class Terminal:
                 break
         raise AssertionError(f"{pattern!r} did not come; there is {self.seen!r}, status {self.process.poll()}")
 
+    def modes(self):
+        return termios.tcgetattr(self.other)
+
     def status(self):
         deadline = time.monotonic() + LIMIT_S
         while self.process.poll() is None and time.monotonic() < deadline:
@@ -108,6 +112,50 @@ class Chat(ProgramTest):
             terminal.wait_for(rb"> ")
             terminal.type(CTRL_D)
             self.assertEqual(terminal.status(), 0)
+
+    def test_a_line_longer_than_a_terminal_keeps_in_its_own_mode_comes_whole(self):
+        with tempfile.TemporaryDirectory() as folder:
+            with Terminal(model=model_without_a_tilde(folder)) as terminal:
+                terminal.wait_for(rb"> ")
+                for _ in range(12):  # in parts, or the terminal is full of what it shows
+                    terminal.type(b"ab " * 200)
+                    terminal.wait_for(rb"(ab ){200}")
+                terminal.type(b"~\n")
+                terminal.wait_for(rb"1 byte of the prompt has no token.*the first at offset 7200\r\n")
+                terminal.wait_for(rb"/clear forgets.*\r\n> ")  # more than the tiny model's context
+
+    def test_a_line_is_edited_as_in_a_terminal_s_own_mode(self):
+        with Terminal("-n", "8", "--ignore-eos") as terminal:
+            terminal.wait_for(rb"> ")
+            terminal.type(b"The old man\n")
+            answer = terminal.wait_for(rb"The old man\r\n([^\[]*)\[8 tokens.*\r\n> ")[1]
+            terminal.type(b"nothing\x15The young\x17old \xc3\xa9\x7fwomb\x7f\x7f\x7f\x7f\x1b[Dman\n")
+            terminal.wait_for(rb"\r\n" + re.escape(answer) + rb"\[8 tokens")
+
+    def test_lines_pasted_while_an_answer_comes_are_kept(self):
+        with Terminal("-n", "2", "--ignore-eos") as terminal:
+            terminal.wait_for(rb"> ")
+            terminal.type(b"One\nTwo\nThree\n")
+            for line in (rb"One", rb"Two", rb"Three"):
+                terminal.wait_for(line + rb"\r\n[^\[]*\[2 tokens.*\r\n> ")
+
+    def test_a_terminal_is_left_as_it_was_found(self):
+        for leave, status in ((lambda t: t.type(CTRL_D), 0), (lambda t: t.type(b"/exit\n"), 0),
+                              (lambda t: t.process.terminate(), 143)):
+            with Terminal() as terminal:
+                terminal.wait_for(rb"> ")
+                self.assertNotEqual(terminal.modes(), terminal.found)
+                leave(terminal)
+                self.assertEqual(terminal.status(), status)
+                self.assertEqual(terminal.modes(), terminal.found)
+
+    def test_sigterm_ends_a_chat_that_answers(self):
+        with Terminal(*ENDLESS) as terminal:
+            terminal.wait_for(rb"> ")
+            terminal.type(b"Once upon a time\n")
+            terminal.wait_for(rb"Once upon a time\r\n.{20}")
+            terminal.process.terminate()
+            self.assertEqual(terminal.status(), 143)
 
     def test_a_terminal_stays_blocking_for_those_who_share_it(self):
         with Terminal() as terminal:
