@@ -82,7 +82,10 @@ engine_state::engine_state(asio::any_io_executor ex, engine_options given, engin
     system(*environment.clock, *environment.timers),
     restarts_(runtime::restart_strategy::one_for_one, {}, environment.seed) {}
 
-engine_state::~engine_state() = default;
+/// An executor that is gone runs no `abandon`; the background is joined next, and must not load on.
+engine_state::~engine_state() {
+  loading_.request_stop();
+}
 
 std::uint32_t engine_state::most_live() const noexcept {
   return options.max_batch + options.max_queue + environment.door_slack;

@@ -109,26 +109,37 @@ result<model_files> model_files::open(const std::string& path) {
   return files;
 }
 
-std::uint64_t content_hash(const model_files& files) {
+constexpr std::size_t hashed_at_once = std::size_t{16} << 20; // between two looks at `stop`
+
+/// Errors: shutdown. Reads every byte, from the disk where they are not in memory.
+result<std::uint64_t> content_hash(const model_files& files, const std::stop_token& stop) {
   const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(), &XXH3_freeState);
   if (state == nullptr) throw std::bad_alloc();
   XXH3_64bits_reset(state.get());
-  for (const std::span<const std::byte> file : files.contents())
-    XXH3_64bits_update(state.get(), file.data(), file.size());
+  for (std::span<const std::byte> rest : files.contents())
+    while (!rest.empty()) {
+      if (stop.stop_requested()) return error{errc::shutdown, "loading was stopped", {}, 0};
+      const auto part = rest.first(std::min(rest.size(), hashed_at_once));
+      XXH3_64bits_update(state.get(), part.data(), part.size());
+      rest = rest.subspan(part.size());
+    }
   return XXH3_64bits_digest(state.get());
 }
 
 /// Tells which numbers an answer came from: the files' content, the plan and the kernels.
-std::string fingerprint(const model_files& files, const models::execution_plan& plan, kernels::isa level) {
+result<std::string> fingerprint(
+    const model_files& files, const models::execution_plan& plan, kernels::isa level,
+    const std::stop_token& stop) {
+  const auto content = content_hash(files, stop);
+  if (!content) return content.error();
   char text[64];
-  const auto content = content_hash(files);
   const char* kv = plan.kv == kernels::kv_type::f32   ? "f32"
                    : plan.kv == kernels::kv_type::f16 ? "f16"
                                                       : "bf16";
   std::snprintf(
-      text, sizeof text, "%016llx-p%llu-%s-%s", static_cast<unsigned long long>(content),
+      text, sizeof text, "%016llx-p%llu-%s-%s", static_cast<unsigned long long>(*content),
       static_cast<unsigned long long>(plan.number), std::string(kernels::isa_name(level)).c_str(), kv);
-  return text;
+  return std::string(text);
 }
 
 result<std::optional<kernels::isa>> wanted_isa(const engine_options& options) {
@@ -394,7 +405,7 @@ host_result load_model_host(const engine_options& options, std::stop_token stop)
   auto memory = forecast(*host, options);
   if (!memory) return memory.error();
   host->memory = *memory;
-  if (auto pool = host->backend->create_pool(host->model->program->kv, host->memory.kv_blocks); !pool)
+  if (auto pool = host->backend->create_pool(host->model->program->kv, host->memory.kv_blocks, stop); !pool)
     return pool.error();
   host->block_tokens = host->model->program->kv.block_tokens;
   host->plan_number = host->model->plan.number;
@@ -402,7 +413,9 @@ host_result load_model_host(const engine_options& options, std::stop_token stop)
   // Kernels, not CPUs: machines that run the same ones give the same numbers.
   const kernels::isa highest = kernels::highest_kernel(*host->program, used);
   host->isa = kernels::isa_name(highest);
-  describe_model(*host, options, used, fingerprint(*files, host->model->plan, highest));
+  auto print = fingerprint(*files, host->model->plan, highest, stop);
+  if (!print) return print.error();
+  describe_model(*host, options, used, std::move(*print));
   return std::shared_ptr<const model_host>(std::move(host));
 }
 

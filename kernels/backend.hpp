@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -95,8 +96,9 @@ class backend {
   virtual ~backend() = default;
 
   /// Allocates and touches the pool of `blocks` KV blocks of the program's layout. Start-up only.
-  /// Errors: no_memory.
-  virtual result<void> create_pool(const kv_layout& layout, std::uint32_t blocks) = 0;
+  /// Errors: no_memory; shutdown soon after `stop` is asked.
+  virtual result<void>
+  create_pool(const kv_layout& layout, std::uint32_t blocks, const std::stop_token& stop = {}) = 0;
 
   /// Starts a step and returns at once; `done` is called exactly once, on the backend's own thread, and must
   /// only hand the result on. Does not throw: a step for which there is no memory is answered as failed, then

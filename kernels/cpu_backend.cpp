@@ -20,6 +20,8 @@ std::string_view kv_name(kv_type type) {
   return type == kv_type::f32 ? "f32" : type == kv_type::f16 ? "f16" : "bf16";
 }
 
+constexpr std::size_t zeroed_at_once = std::size_t{64} << 20;
+
 // Short enough for a std::string to hold it without memory, of which there is none when it is said.
 constexpr const char* no_memory = "out of memory";
 
@@ -32,7 +34,8 @@ class pooled_backend final : public cpu_backend {
   /// First the threads: a step that was accepted still uses everything else.
   ~pooled_backend() override { compute_.reset(); }
 
-  result<void> create_pool(const kv_layout& layout, std::uint32_t blocks) override {
+  result<void>
+  create_pool(const kv_layout& layout, std::uint32_t blocks, const std::stop_token& stop) override {
     if (layout.block_tokens != kv_tile_tokens)
       return error{
           errc::unsupported,
@@ -44,7 +47,11 @@ class pooled_backend final : public cpu_backend {
     if (!bytes) return error{errc::no_memory, "the KV pool exceeds the address space", {}, 0};
     auto memory = aligned_buffer::allocate(*bytes);
     if (!memory) return memory.error();
-    std::memset(memory->data(), 0, memory->size());
+    // Its pages come with the zeros, which takes a while where there are many.
+    for (std::size_t at = 0; at < memory->size(); at += zeroed_at_once) {
+      if (stop.stop_requested()) return error{errc::shutdown, "loading was stopped", {}, 0};
+      std::memset(memory->data() + at, 0, std::min(zeroed_at_once, memory->size() - at));
+    }
     kv_ = {layout, blocks, std::move(*memory)};
     return {};
   }

@@ -43,7 +43,8 @@ float largest_magnitude(const aligned_buffer& numbers) {
 } // namespace
 
 result<float> largest_key_value(
-    const step_program& program, std::span<const std::int32_t> tokens, isa level, unsigned threads) {
+    const step_program& program, std::span<const std::int32_t> tokens, isa level, unsigned threads,
+    const std::stop_token& stop) {
   if (auto fits = check_program(program); !fits) return fits.error();
   step_program probe = program;
   probe.kv.type = kv_type::f32;
@@ -64,7 +65,12 @@ result<float> largest_key_value(
   }
   cpu_step step(level, compute->threads());
   if (auto planned = step.plan(probe, input, pool); !planned) return planned.error();
-  compute->sync([&](runtime::compute_pool& gang) { gang.run(step.phases(), &step); });
+  // Phase by phase: over a large model the whole takes seconds.
+  compute->sync([&](runtime::compute_pool& gang) {
+    for (const runtime::phase& each : step.phases())
+      if (!stop.stop_requested()) gang.run({&each, 1}, &step);
+  });
+  if (stop.stop_requested()) return error{errc::shutdown, "loading was stopped", {}, 0};
   if (auto done = step.take_result(); !done) return done.error();
   return largest_magnitude(pool.data);
 }

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <new>
+#include <stop_token>
 
 namespace troupe::models {
 
@@ -87,7 +88,7 @@ constexpr float kv_margin =
 constexpr std::uint32_t probe_tokens = 16;
 
 /// The element type that the keys and values of a few tokens call for; see model_options::kv.
-result<kernels::kv_type> choose_kv(const model& m, unsigned threads) {
+result<kernels::kv_type> choose_kv(const model& m, unsigned threads, const std::stop_token& stop) {
   execution_plan plan = m.plan;
   plan.kv = kernels::kv_type::f32;
   const auto program = build_decoder(m.config, m.weights, plan);
@@ -97,7 +98,7 @@ result<kernels::kv_type> choose_kv(const model& m, unsigned threads) {
   const std::uint32_t count = std::min(probe_tokens, m.config.context);
   for (std::uint64_t i = 1; i < count; ++i)
     tokens.push_back(static_cast<std::int32_t>(i * m.config.vocab / count));
-  const auto largest = kernels::largest_key_value(**program, tokens, kernels::best_isa(), threads);
+  const auto largest = kernels::largest_key_value(**program, tokens, kernels::best_isa(), threads, stop);
   if (!largest) return largest.error();
   return *largest * kv_margin <= f16_largest ? kernels::kv_type::f16 : kernels::kv_type::bf16;
 }
@@ -137,7 +138,7 @@ load_into(const tensor_source& source, const model_options& options, std::option
   } else if (options.kv) {
     to.plan.kv = *options.kv;
   } else {
-    const auto kv = choose_kv(to, options.threads);
+    const auto kv = choose_kv(to, options.threads, options.stop);
     if (!kv) return kv.error();
     to.plan.kv = *kv;
   }

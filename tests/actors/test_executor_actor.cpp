@@ -36,7 +36,9 @@ class listening_scheduler final : public runtime::actor<scheduler_protocol> {
 /// Answers at once, except that its first `throws` submits throw.
 class throwing_backend final : public kernels::backend {
  public:
-  result<void> create_pool(const kernels::kv_layout&, std::uint32_t) override { return {}; }
+  result<void> create_pool(const kernels::kv_layout&, std::uint32_t, const std::stop_token&) override {
+    return {};
+  }
   void submit(
       std::shared_ptr<const kernels::step_program>, kernels::step_input input,
       std::function<void(kernels::step_result)> done) override {

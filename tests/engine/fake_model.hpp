@@ -44,7 +44,9 @@ class fake_backend final : public kernels::backend {
  public:
   explicit fake_backend(boost::asio::any_io_executor ex) : executor_(std::move(ex)) {}
 
-  result<void> create_pool(const kernels::kv_layout&, std::uint32_t) override { return {}; }
+  result<void> create_pool(const kernels::kv_layout&, std::uint32_t, const std::stop_token&) override {
+    return {};
+  }
   void submit(
       std::shared_ptr<const kernels::step_program>, kernels::step_input input,
       std::function<void(kernels::step_result)> done) override {

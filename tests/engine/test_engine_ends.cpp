@@ -113,6 +113,17 @@ BOOST_AUTO_TEST_CASE(destroying_a_loading_engine_stops_the_loading_and_answers_t
   BOOST_TEST(asked.stop_requested());
 }
 
+BOOST_AUTO_TEST_CASE(an_engine_that_goes_with_its_executor_stops_the_loading_too) {
+  std::stop_token asked;
+  begin_start([&](std::stop_token stop) {
+    asked = std::move(stop);
+    return std::shared_ptr<const detail::model_host>(host);
+  });
+  engine.reset(); // nobody runs `abandon`
+  turn_text();
+  BOOST_TEST(asked.stop_requested());
+}
+
 BOOST_AUTO_TEST_CASE(after_a_crash_the_engine_is_not_ready_until_it_is_rebuilt_and_its_sums_go_on) {
   start();
   (void)finish(ask({1, 2, 3}, 10));

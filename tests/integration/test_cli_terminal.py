@@ -7,6 +7,7 @@ import pathlib
 import pty
 import re
 import select
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -460,6 +461,41 @@ class Answers(ProgramTest):
 
     def test_what_never_fits_the_context_is_one_line(self):
         self.fails(1, "run", "-m", TINY, "--raw", "--max-context", "16", "word " * 400, says=["context"])
+
+
+class Loading(ProgramTest):
+    """A start that is asked to end, with a file whose bytes take minutes to read: its end is a hole."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.model = pathlib.Path(folder.name) / "long.gguf"
+        shutil.copy(TINY, self.model)
+        os.truncate(self.model, 256 << 30)
+
+    def ended(self, number, *words):
+        process = subprocess.Popen([BINARY, *words, "-m", str(self.model), "--log-level", "info", "--kv-memory", "4MiB"],
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        try:
+            for line in process.stderr:
+                if b"memory forecast" in line:
+                    break
+            time.sleep(0.3)  # most likely the tensors are there and the fingerprint is taken
+            process.send_signal(number)
+            return process.wait(LIMIT_S)
+        finally:
+            if process.poll() is None:
+                process.kill()
+            out, _ = process.communicate()
+            self.assertEqual(out, b"")
+
+    def test_a_signal_ends_a_server_that_loads(self):
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self.assertEqual(self.ended(number, "serve", "--port", "0"), 0)
+
+    def test_a_signal_ends_a_run_that_loads(self):
+        self.assertEqual(self.ended(signal.SIGTERM, "run", "hello"), 143)
+        self.assertEqual(self.ended(signal.SIGINT, "run", "hello"), 130)
 
 
 class Server(ProgramTest):

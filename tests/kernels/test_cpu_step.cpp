@@ -2,6 +2,7 @@
 // What a step must keep whatever it is mixed with: the bits of every row.
 #include "kernels/cpu_step.hpp"
 #include "kernels/dense_schemes.hpp"
+#include "kernels/kv_range.hpp"
 #include "tests/kernels/random_model.hpp"
 #include "tests/kernels/random_numbers.hpp"
 #include "tests/sim/alloc_fault.hpp"
@@ -12,6 +13,7 @@
 #include <atomic>
 #include <future>
 #include <numeric>
+#include <stop_token>
 
 using namespace troupe;
 using namespace troupe::kernels;
@@ -386,6 +388,20 @@ BOOST_AUTO_TEST_CASE(a_pool_that_cannot_be_is_refused) {
   layout = program->kv;
   layout.block_tokens = 16;
   BOOST_TEST((machine->create_pool(layout, 8).error().code == errc::unsupported));
+}
+
+BOOST_AUTO_TEST_CASE(what_a_start_computes_ends_soon_after_a_stop_is_asked) {
+  const auto program = random_model();
+  const auto machine = backend_for(*program, best_isa());
+  std::stop_source asked;
+  const std::vector<std::int32_t> tokens{1, 2, 3};
+  BOOST_TEST(largest_key_value(*program, tokens, best_isa(), 1, asked.get_token()).has_value());
+  BOOST_TEST(machine->create_pool(program->kv, 8, asked.get_token()).has_value());
+  asked.request_stop();
+  const auto looked = largest_key_value(*program, tokens, best_isa(), 1, asked.get_token());
+  BOOST_TEST((!looked && looked.error().code == errc::shutdown));
+  const auto made = machine->create_pool(program->kv, 8, asked.get_token());
+  BOOST_TEST((!made && made.error().code == errc::shutdown));
 }
 
 BOOST_AUTO_TEST_CASE(a_step_that_breaks_the_contract_fails_with_a_reason) {

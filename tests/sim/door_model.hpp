@@ -27,7 +27,9 @@ class slow_backend final : public kernels::backend {
       memory_(model, blocks, block_tokens),
       world_(w), chance_(seed, 31), step_fails_(step_fails) {}
 
-  result<void> create_pool(const kernels::kv_layout&, std::uint32_t) override { return {}; }
+  result<void> create_pool(const kernels::kv_layout&, std::uint32_t, const std::stop_token&) override {
+    return {};
+  }
   void submit(
       std::shared_ptr<const kernels::step_program>, kernels::step_input input,
       std::function<void(kernels::step_result)> done) override {
