@@ -99,6 +99,9 @@ int run_command(const std::vector<std::string>& words) {
   } else if (talk.json) {
     throw failure(errc::bad_config, "--json needs a prompt");
   }
+  // As at every door. A chat template would make something even of nothing, which nobody has asked for.
+  if (talk.prompt && talk.prompt->empty())
+    throw failure(errc::bad_config, "the prompt is empty, at least 1 character is needed");
   conversation session(make_engine_options(all), std::move(talk));
   return session.run();
 }

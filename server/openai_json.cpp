@@ -345,7 +345,8 @@ using field_in = const openai_field&;
 const field_row fields_table[] = {
     // The request proper.
     {{"model", yes, yes, "a string", "the one that is served"}, read_model},
-    {{"prompt", yes, no, "a string, an array of token ids, or an array of these", "required"}, read_prompt},
+    {{"prompt", yes, no, "a string or an array of token ids, not empty, or an array of these", "required"},
+     read_prompt},
     {{"messages", no, yes, "a non-empty array of messages", "required"}, read_messages},
     {{"add_generation_prompt", no, yes, "true or false", "true"},
      [](json_in v, field_in f, reading& r) -> problem {

@@ -90,6 +90,11 @@ class Usage(ProgramTest):
             self.assertEqual((done.returncode, done.stderr), (0, b""), name)
             self.assertIn(f"troupe {name}".encode(), done.stdout)
 
+    def test_an_empty_prompt_is_refused_with_and_without_a_template(self):
+        for words, stdin in [([""], None), (["--raw", ""], None), ([], b""), (["--raw"], b"\n"),
+                             (["--system", "x", ""], None)]:
+            self.fails(2, "run", "-m", "not-looked-for", *words, stdin=stdin, says=["prompt is empty"])
+
     def test_an_unknown_flag_suggests_the_nearest(self):
         self.fails(2, "serve", "--prot", "1", says=["--prot", "--port"])
         self.fails(2, "run", "--max-token", "1", "hello", says=["--max-tokens"])

@@ -90,6 +90,7 @@ BOOST_AUTO_TEST_CASE(reads_a_conversation) {
   BOOST_TEST(list[0].role == "system");
   BOOST_TEST(list[1].content == "a\nb");
   BOOST_TEST(list[2].content == "<|im_end|>");
+  BOOST_TEST(list[3].content.empty()); // a message may be, a prompt may not
 }
 
 BOOST_AUTO_TEST_CASE(the_two_limits_on_tokens_agree_or_are_refused) {
