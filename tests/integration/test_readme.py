@@ -111,6 +111,28 @@ class Readme(unittest.TestCase):
             if "://" not in target:
                 self.assertTrue((ROOT / target).exists(), target)
 
+    def test_the_example_s_page_names_a_target_and_a_project_that_meson_takes(self):
+        page = (ROOT / "examples" / "README.md").read_text("utf-8")
+        blocks = {mark: text for mark, _, text in BLOCK.findall(page)}
+        example = pathlib.Path(os.environ["TROUPE_EMBED_EXAMPLE"])
+        built = example.parents[1]
+        target = re.search(r"ninja -C build/release (\S+)", blocks["tree"])[1]
+        self.assertEqual(built / target, example)
+        self.assertIn(f"build/release/{target} ", blocks["tree"])
+        with tempfile.TemporaryDirectory() as folder:
+            own = pathlib.Path(folder)
+            (own / "subprojects").mkdir()
+            (own / "subprojects" / "troupe").symlink_to(ROOT)
+            (own / "meson.build").write_text(blocks["meson.build"], encoding="utf-8")
+            (own / "embed.cpp").write_bytes((ROOT / "examples" / "embed.cpp").read_bytes())
+            set_up, build = blocks["project"].splitlines()
+            dry = build.replace("ninja", "ninja -n", 1)  # compiling it takes minutes, and is done above
+            done = subprocess.run(["bash", "-euo", "pipefail", "-c", f"{set_up}\n{dry}"], cwd=own, capture_output=True,
+                                  text=True, timeout=LIMIT_S, check=False)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            self.assertIn("Linking target mine", done.stdout)
+            self.assertNotIn("server", done.stdout)
+
     def drain(self):
         self.server.send_signal(signal.SIGTERM)
         self.assertEqual(self.server.wait(LIMIT_S), 0)
