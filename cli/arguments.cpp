@@ -54,7 +54,8 @@ struct arguments::state {
   std::string command;
   CLI::App app;
   config::settings* settings = nullptr;
-  std::list<setting_flag> flags; // stable addresses: CLI11 keeps them
+  std::list<setting_flag> flags;    // stable addresses: CLI11 keeps them
+  std::vector<CLI::Option*> hidden; // but from --help-all
   std::vector<std::string*> texts;
   std::vector<std::vector<std::string>*> lists;
   std::string config_path;
@@ -197,7 +198,9 @@ bool arguments::given(const std::string& names) const {
   return state_->app.get_option(names)->count() > 0;
 }
 
-void arguments::settings(config::settings& into, std::span<const std::string_view> groups) {
+void arguments::settings(
+    config::settings& into, std::span<const std::string_view> groups,
+    std::span<const std::string_view> shown) {
   state_->settings = &into;
   for (const config::property& row : config::properties()) {
     const std::string_view group = row.name.substr(0, row.name.find('.'));
@@ -216,7 +219,14 @@ void arguments::settings(config::settings& into, std::span<const std::string_vie
     } else
       flag.option =
           state_->app.add_option(names, flag.text, help + "; default " + row.toml(into))->type_name("");
+    if (!shown.empty() && std::find(shown.begin(), shown.end(), row.name) == shown.end()) {
+      flag.option->group(""); // which --help leaves out
+      state_->hidden.push_back(flag.option);
+    }
   }
+  if (!state_->hidden.empty())
+    state_->app.set_help_all_flag(
+        "--help-all", "Print this help message with the settings of a server and exit");
   state_->app.add_option("--config", state_->config_path, "TOML file with settings (docs/config.md)")
       ->type_name("FILE");
   state_->app.add_option("--set", state_->assignments, "any setting as TABLE.KEY=VALUE, may be repeated")
@@ -231,6 +241,10 @@ bool arguments::parse(const std::vector<std::string>& words) {
   try {
     state_->app.parse(reversed);
   } catch (const CLI::CallForHelp&) {
+    std::fputs(state_->app.help().c_str(), stdout);
+    return false;
+  } catch (const CLI::CallForAllHelp&) {
+    for (CLI::Option* option : state_->hidden) option->group("Further settings");
     std::fputs(state_->app.help().c_str(), stdout);
     return false;
   } catch (const CLI::ExtrasError&) {

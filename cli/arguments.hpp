@@ -51,8 +51,11 @@ class arguments {
   bool given(const std::string& names) const;
 
   /// Adds the flags of the property table whose group is listed ("model", "engine", ...), with --config,
-  /// --set and --dump-config. `parse` applies default, file and flags in this order.
-  void settings(config::settings& into, std::span<const std::string_view> groups);
+  /// --set and --dump-config. `parse` applies default, file and flags in this order. --help shows those
+  /// whose names are in `shown`, --help-all the others too; an empty `shown` shows all.
+  void settings(
+      config::settings& into, std::span<const std::string_view> groups,
+      std::span<const std::string_view> shown = {});
 
   /// False when help or the configuration was printed and the command is done. Throws `failure` with
   /// bad_config for wrong usage; the message is one line that names the argument.

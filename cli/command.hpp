@@ -17,6 +17,7 @@ struct command {
   std::string_view name; ///< one word, or two as in "bench serve"
   std::string_view purpose;
   command_function* run;
+  std::string_view example = {}; ///< of a name of two words, for the help of its first
 };
 
 /// In the order of the overview.

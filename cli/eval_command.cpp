@@ -57,6 +57,9 @@ void print_json(const json::object& object) {
 }
 
 constexpr std::string_view evaluation_groups[] = {"model", "engine"};
+// The others are taken, as from any --config, and change nothing here.
+constexpr std::string_view evaluation_settings[] = {
+    "model.path", "engine.isa", "engine.reference", "engine.threads"};
 
 } // namespace
 
@@ -72,7 +75,7 @@ int eval_perplexity_command(const std::vector<std::string>& words) {
   options.option("--ctx", context, 4U, 1U << 20, "tokens of a chunk");
   options.option("--chunks", chunks, 0U, 1U << 30, "at most so many chunks; 0: all that are whole");
   options.flag("--json", as_json, "print one JSON object");
-  options.settings(all, evaluation_groups);
+  options.settings(all, evaluation_groups, evaluation_settings);
   if (!options.parse(words)) return 0;
 
   const std::string text = read_text_file(file);
@@ -122,7 +125,7 @@ int eval_logits_command(const std::vector<std::string>& words) {
       "--margin", margin, 0.0, 100.0, "steps whose two best logits are nearer than this may differ");
   options.option("--tolerance", logit_tolerance, 0.0, 100.0, "largest difference of a first-step logit");
   options.flag("--json", as_json, "print one JSON object");
-  options.settings(all, evaluation_groups);
+  options.settings(all, evaluation_groups, evaluation_settings);
   if (!options.parse(words)) return 0;
 
   const auto golden = quant::read_golden(path).value();

@@ -23,13 +23,31 @@ int fail(const std::string& place, const std::string& message, int status) {
   return status;
 }
 
+void print_purpose(std::string_view name, std::string_view purpose) {
+  std::printf(
+      "  %-17.*s%.*s\n", static_cast<int>(name.size()), name.data(), static_cast<int>(purpose.size()),
+      purpose.data());
+}
+
 void print_overview() {
   std::puts("Usage: troupe COMMAND [ARGUMENTS]\n\nRuns and serves large language models.\n\nCommands:");
-  for (const command& each : commands())
-    std::printf(
-        "  %-17.*s%.*s\n", static_cast<int>(each.name.size()), each.name.data(),
-        static_cast<int>(each.purpose.size()), each.purpose.data());
+  for (const command& each : commands()) print_purpose(each.name, each.purpose);
   std::puts("\n`troupe COMMAND --help` tells more.");
+}
+
+// Of the commands whose names begin with this word.
+void print_help_of(const std::string& first) {
+  std::printf("Usage: troupe %s COMMAND [ARGUMENTS]\n\nCommands:\n", first.c_str());
+  const auto for_each = [&](auto act) {
+    for (const command& each : commands())
+      if (each.name.starts_with(first + ' ')) act(each);
+  };
+  for_each([&](const command& each) { print_purpose(each.name.substr(first.size() + 1), each.purpose); });
+  std::puts("\nExamples:");
+  for_each([](const command& each) {
+    std::printf("  %.*s\n", static_cast<int>(each.example.size()), each.example.data());
+  });
+  std::printf("\n`troupe %s COMMAND --help` tells more.\n", first.c_str());
 }
 
 // The command of the first one or two words, and how many words its name took.
@@ -54,7 +72,7 @@ int unknown_command(const std::vector<std::string>& words) {
   if (const std::string list = second_words(words[0]); !list.empty()) {
     const bool asked = words.size() > 1 && (words[1] == "--help" || words[1] == "-h");
     if (!asked) return fail("troupe " + words[0], "takes one of " + list, usage_failure);
-    std::printf("Usage: troupe %s COMMAND [ARGUMENTS]\n\nCommands: %s\n", words[0].c_str(), list.c_str());
+    print_help_of(words[0]);
     return 0;
   }
   config::nearest_name near(words[0]);

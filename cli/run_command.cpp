@@ -75,7 +75,11 @@ int run_command(const std::vector<std::string>& words) {
   options.option("--stop", model_request.stop, "end the answer before this text; may be repeated");
   options.flag("--ignore-eos", model_request.ignore_eos, "go on after the end-of-sequence token");
   constexpr std::string_view groups[] = {"model", "engine", "log"};
-  options.settings(all, groups);
+  // The others are for servers: one person's requests never queue, and read at once.
+  constexpr std::string_view shown[] = {"model.path",       "engine.isa",       "engine.reference",
+                                        "engine.threads",   "engine.kv_memory", "engine.max_context",
+                                        "engine.trace_dir", "log.level"};
+  options.settings(all, groups, shown);
   if (!options.parse(words)) return 0;
 
   apply_log_level(all);

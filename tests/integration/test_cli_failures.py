@@ -69,10 +69,14 @@ class Usage(ProgramTest):
         self.fails(2, "evl", says=['"eval"'])
         for distant in ("qqqqqqqq", "foo", "xyz"):
             self.assertNotIn("mean", self.fails(2, distant, says=[distant, "troupe --help"]))
-        for first, second in [("eval", b"perplexity"), ("bench", b"serve")]:
+        for first, seconds in [("eval", {"perplexity": "perplexity over a text", "logits": "against known ones"}),
+                               ("bench", {"serve": "measure it"})]:
             done = troupe(first, "--help")
             self.assertEqual((done.returncode, done.stderr), (0, b""))
-            self.assertIn(second, done.stdout)
+            text = done.stdout.decode()
+            for second, purpose in seconds.items():
+                self.assertRegex(text, rf"{second} +.*{purpose}")
+                self.assertIn(f"  troupe {first} {second} ", text.split("Examples:")[1])
             self.assertEqual(troupe("help", first).stdout, done.stdout)
         self.assertEqual(troupe("help", "serve").stdout, troupe("serve", "--help").stdout)
 
@@ -89,6 +93,19 @@ class Usage(ProgramTest):
             done = troupe(*name.split(), "--help")
             self.assertEqual((done.returncode, done.stderr), (0, b""), name)
             self.assertIn(f"troupe {name}".encode(), done.stdout)
+
+    def test_help_of_run_leaves_the_settings_of_servers_to_help_all(self):
+        short, whole = (troupe("run", flag) for flag in ("--help", "--help-all"))
+        self.assertEqual((short.returncode, whole.returncode, whole.stderr), (0, 0, b""))
+        for flag in (b"--model", b"--threads", b"--kv-memory", b"--max-context", b"--trace-dir", b"--help-all"):
+            self.assertIn(flag, short.stdout)
+        for flag in (b"--max-queue", b"--stream-credit", b"--kv-high-watermark", b"--max-batch"):
+            self.assertNotIn(flag, short.stdout)
+            self.assertIn(flag, whole.stdout.split(b"Further settings:")[1])
+        self.assertIn(b"--max-queue", troupe("serve", "--help").stdout)
+        self.assertNotIn(b"--max-queue", troupe("eval", "perplexity", "--help").stdout)
+        # What is not shown is taken all the same.
+        self.assertEqual(troupe("run", "-m", TINY, "--raw", "-n", "1", "--max-queue", "3", "The").returncode, 0)
 
     def test_an_empty_prompt_is_refused_with_and_without_a_template(self):
         for words, stdin in [([""], None), (["--raw", ""], None), ([], b""), (["--raw"], b"\n"),
