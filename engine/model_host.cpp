@@ -260,7 +260,6 @@ result<models::jinja::rendered_text> file_host::apply_template(const chat_prompt
     };
     set("role", m.role);
     set("content", m.content);
-    entry->frozen = true;
     messages.push_back(models::jinja::value::of(entry));
   }
   models::chat_context given;

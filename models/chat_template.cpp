@@ -33,9 +33,6 @@ chat_template::render(const chat_context& context, const jinja::limits& bounds) 
   const auto set = [&](std::string_view name, jinja::value v) {
     variables.set(jinja::value::of(names.make_text(name)), v);
   };
-  // What the request holds is not the template's to change, however the caller made it.
-  for (const jinja::value& given : {context.messages, context.tools})
-    if (given.is_list()) given.as_list().frozen = true;
   set("messages", context.messages);
   if (!context.tools.is_undefined()) set("tools", context.tools);
   set("add_generation_prompt", jinja::value::of(context.add_generation_prompt));

@@ -15,8 +15,8 @@ namespace troupe::models {
 
 /// What one render is given. Values live in a heap that the caller owns (`jinja::from_json` fills it).
 struct chat_context {
-  jinja::value messages; ///< list of dicts with role and content; `render` freezes the list
-  jinja::value tools;    ///< list of dicts, frozen as well; undefined leaves the variable out
+  jinja::value messages; ///< list of dicts with role and content
+  jinja::value tools;    ///< list of dicts; undefined leaves the variable out
   jinja::value extra;    ///< dict of further variables (they win over the ones above), or undefined
   bool add_generation_prompt = true;
   std::string_view bos_token, eos_token;

@@ -267,7 +267,9 @@ value filter_groupby(evaluation& e, const value& input, const arguments& a) {
     const value key = key_of(items[at]), shown = raw_key(items[at]);
     std::vector<value> members;
     while (at < items.size() && equal(e, key_of(items[at]), key)) members.push_back(items[at++]);
-    groups.push_back(e.list({shown, e.list(std::move(members))}, list_form::tuple));
+    const value group = e.list({shown, e.list(std::move(members))}, list_form::tuple);
+    group.as_list().group = true;
+    groups.push_back(group);
   }
   return e.list(std::move(groups));
 }

@@ -208,8 +208,30 @@ value filter_tojson(evaluation& e, const value& input, const arguments& a) {
 
 // Numbers.
 
+/// `text` as int() and float() read it: white space and decimal digits of any script as those of ASCII, and
+/// '?' for the first character that is neither. The blanks 1C to 1F stay as they are, as in Python.
+std::string ascii_number(std::string_view text) {
+  std::string out;
+  for (std::size_t at = 0; at < text.size();) {
+    const utf8_step step = decode_utf8(text, at);
+    const int digit = decimal_value(step.code);
+    if (step.code < 0x80)
+      out += static_cast<char>(step.code);
+    else if (is_space(step.code))
+      out += ' ';
+    else if (digit >= 0)
+      out += static_cast<char>('0' + digit);
+    else
+      return out + '?';
+    at += step.length;
+  }
+  return out;
+}
+
 /// The text without white space and underscores between digits, as int() and float() read it.
-std::optional<std::string> number_text(std::string_view text) {
+std::optional<std::string> number_text(std::string_view whole) {
+  const std::string read = ascii_number(whole);
+  std::string_view text = read;
   const auto space = [](char c) { return c == ' ' || (c >= '\t' && c <= '\r'); };
   while (!text.empty() && space(text.front())) text.remove_prefix(1);
   while (!text.empty() && space(text.back())) text.remove_suffix(1);

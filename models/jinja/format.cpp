@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values as text: str(), repr(), JSON, %-formatting, dates.
+// Values as text: str(), repr(), JSON, str.format, dates.
 #include "models/jinja/format.hpp"
 
 #include "models/jinja/format_spec.hpp"
@@ -219,66 +219,6 @@ void write_json_at(
   e.fail("Object of type " + std::string(type_name(v)) + " is not JSON serializable");
 }
 
-/// One %-conversion: its flags, width, precision and letter.
-struct conversion {
-  std::string flags;
-  std::size_t width = 0;
-  std::optional<std::size_t> precision;
-  char letter = 0;
-};
-
-std::string pad(std::string text, const conversion& c) {
-  const std::size_t n = count_code_points(text);
-  if (n >= c.width) return text;
-  const std::string fill(c.width - n, ' ');
-  return c.flags.find('-') != std::string::npos ? text + fill : fill + text;
-}
-
-std::string format_number(evaluation& e, const conversion& c, const value& v) {
-  if (!v.is_number()) {
-    e.fail(
-        std::string("%") + c.letter + " format: a real number is required, not " + std::string(type_name(v)));
-  }
-  std::string spec = "%" + c.flags + std::to_string(c.width);
-  if (c.width == 0) spec = "%" + c.flags;
-  if (c.precision) spec += "." + std::to_string(*c.precision);
-  std::array<char, 2 * max_width + 400> text{};
-  switch (c.letter) {
-  case 'd':
-  case 'i':
-  case 'u':
-  case 'x':
-  case 'X':
-  case 'o': {
-    const bool decimal = c.letter == 'd' || c.letter == 'i' || c.letter == 'u';
-    if (!decimal && !v.is_integral()) {
-      e.fail(std::string("%") + c.letter + " format: an integer is required, not float");
-    }
-    const double whole = v.as_real();
-    if (!v.is_integral() && !(std::abs(whole) < 9.2e18)) e.fail("an integer does not fit 64 bits");
-    const auto n =
-        static_cast<long long>(v.is_integral() ? v.as_integer() : static_cast<std::int64_t>(whole));
-    if (!decimal && n < 0) e.fail("negative numbers in %x and %o are not supported");
-    spec += std::string("ll") + (decimal ? 'd' : c.letter);
-    std::snprintf(text.data(), text.size(), spec.c_str(), n);
-    break;
-  }
-  default:
-    spec += c.letter;
-    std::snprintf(text.data(), text.size(), spec.c_str(), v.as_real());
-  }
-  return text.data();
-}
-
-std::size_t read_count(evaluation& e, std::string_view pattern, std::size_t& at) {
-  std::size_t n = 0;
-  while (at < pattern.size() && pattern[at] >= '0' && pattern[at] <= '9') {
-    n = n * 10 + static_cast<std::size_t>(pattern[at++] - '0');
-    if (n > max_width) e.fail("a format width above " + std::to_string(max_width));
-  }
-  return n;
-}
-
 } // namespace
 
 std::string spell_real(double d) {
@@ -382,6 +322,8 @@ void write_repr(evaluation& e, text_builder& out, const value& v) {
   }
   case value_type::loop:
     return put(e, out, "<LoopContext>");
+  case value_type::helper:
+    return put(e, out, "<" + std::string(type_name(v)) + ">");
   case value_type::function:
     return put(e, out, "<" + std::string(type_name(v)) + " " + quote(v.as_function().name) + ">");
   default:
@@ -418,79 +360,6 @@ const text_object& to_text(evaluation& e, const value& v) {
 
 void write_json(evaluation& e, text_builder& out, const value& v, const json_style& style) {
   write_json_at(e, out, v, style, 0);
-}
-
-value format_percent(evaluation& e, const text_object& pattern, const value& operand) {
-  const bool tuple = operand.is_list() && operand.as_list().form == list_form::tuple;
-  std::size_t next = 0;
-  const auto take = [&]() -> value {
-    if (!tuple) {
-      if (next++ > 0) e.fail("not enough arguments for format string");
-      return operand;
-    }
-    if (next >= operand.as_list().items.size()) e.fail("not enough arguments for format string");
-    return operand.as_list().items[next++];
-  };
-  text_builder out;
-  std::size_t at = 0;
-  const std::string& text = pattern.bytes;
-  e.step(scan_steps(text.size()));
-  while (at < text.size()) {
-    const std::size_t mark = std::min(text.find('%', at), text.size());
-    e.memory().charge(mark - at);
-    out.append(pattern, at, mark);
-    if (mark == text.size()) break;
-    at = mark + 1;
-    value keyed;
-    bool by_key = false;
-    if (at < text.size() && text[at] == '(') {
-      const std::size_t close = text.find(')', at);
-      if (close == std::string::npos) e.fail("incomplete format key");
-      if (!operand.is_dict()) e.fail("format requires a mapping");
-      const value* found = operand.as_dict().find(std::string_view(text).substr(at + 1, close - at - 1));
-      if (!found) e.fail("no value for the key of a format");
-      keyed = *found;
-      by_key = true;
-      at = close + 1;
-    }
-    conversion c;
-    while (at < text.size() && std::string_view("-+ 0#").find(text[at]) != std::string_view::npos)
-      c.flags += text[at++];
-    if (c.flags.size() > 8) e.fail("unsupported format flags");
-    c.width = read_count(e, text, at);
-    if (at < text.size() && text[at] == '.') {
-      ++at;
-      c.precision = read_count(e, text, at);
-    }
-    // C's length modifiers mean nothing to Python.
-    if (at < text.size() && std::string_view("hlL").find(text[at]) != std::string_view::npos) ++at;
-    if (at >= text.size()) e.fail("incomplete format");
-    c.letter = text[at++];
-    if (c.letter == '%') {
-      put(e, out, "%");
-      continue;
-    }
-    if (c.letter == 's' || c.letter == 'r') {
-      const value v = by_key ? keyed : take();
-      text_builder piece;
-      c.letter == 's' ? write_text(e, piece, v) : write_repr(e, piece, v);
-      if (c.precision || c.width > 0) {
-        const text_object* whole = e.memory().make_text(std::move(piece));
-        const std::size_t keep = c.precision ? std::min(*c.precision, whole->length) : whole->length;
-        put(e, out, pad(whole->bytes.substr(0, byte_offset(*whole, keep)), c), !whole->untrusted.empty());
-      } else {
-        out.append(*e.memory().make_text(std::move(piece)));
-      }
-    } else if (std::string_view("diuxXofFeEgG").find(c.letter) != std::string_view::npos) {
-      put(e, out, format_number(e, c, by_key ? keyed : take()));
-    } else {
-      e.fail(std::string("unsupported format character '") + c.letter + "'");
-    }
-  }
-  const bool surplus = tuple ? next < operand.as_list().items.size() : next == 0 && !operand.is_dict();
-  if (surplus && !operand.is_undefined() && !(operand.is_list() && !tuple))
-    e.fail("not all arguments converted during string formatting");
-  return e.text(std::move(out), pattern.markup);
 }
 
 value format_braces(evaluation& e, const text_object& pattern, const arguments& a) {

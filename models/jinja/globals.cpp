@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Functions that every template can call.
 #include "models/jinja/format.hpp"
+#include "models/jinja/helpers.hpp"
 #include "models/jinja/library.hpp"
 #include "models/jinja/operators.hpp"
 
@@ -67,9 +68,19 @@ value strftime_now(evaluation& e, const arguments& a) {
   return e.text(format_time(e, b.text(0).bytes, e.now()));
 }
 
+value lipsum(evaluation& e, const arguments&) {
+  e.fail("the function 'lipsum' is not supported: its text is random");
+}
+
 constexpr std::pair<std::string_view, global_function> globals[] = {
-    {"dict", make_dict}, {"namespace", make_namespace},  {"raise_exception", raise_exception},
-    {"range", range},    {"strftime_now", strftime_now},
+    {"cycler", make_cycler},
+    {"dict", make_dict},
+    {"joiner", make_joiner},
+    {"lipsum", lipsum},
+    {"namespace", make_namespace},
+    {"raise_exception", raise_exception},
+    {"range", range},
+    {"strftime_now", strftime_now},
 };
 
 } // namespace

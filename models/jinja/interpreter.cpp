@@ -3,6 +3,7 @@
 #include "models/jinja/interpreter.hpp"
 
 #include "models/jinja/format.hpp"
+#include "models/jinja/helpers.hpp"
 #include "models/jinja/library.hpp"
 #include "models/jinja/operators.hpp"
 
@@ -371,6 +372,7 @@ value interpreter::call(const value& f, const arguments& a) {
   step();
   if (f.is_undefined()) fail_undefined(f);
   if (f.is(value_type::loop)) return call_loop(f.as_loop(), a);
+  if (f.is(value_type::helper)) return call_helper(*this, f.as_helper(), a);
   if (!f.is(value_type::function)) fail("'" + std::string(type_name(f)) + "' object is not callable");
   const function_object& function = f.as_function();
   if (function.macro) return call_macro(function, a);

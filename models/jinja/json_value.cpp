@@ -5,11 +5,15 @@
 #include <boost/json/value.hpp>
 
 #include <new>
+#include <string>
 
 namespace troupe::models::jinja {
 namespace {
 
-struct too_large {}; // an integer that no value holds
+/// An integer that no value holds, and the keys that lead to it.
+struct too_large {
+  std::string path;
+};
 
 value convert(heap& into, const boost::json::value& v, bool trusted) {
   switch (v.kind()) {
@@ -20,7 +24,7 @@ value convert(heap& into, const boost::json::value& v, bool trusted) {
   case boost::json::kind::int64:
     return value::of(std::int64_t{v.get_int64()});
   case boost::json::kind::uint64:
-    throw too_large{};
+    throw too_large();
   case boost::json::kind::double_:
     return value::of(v.get_double());
   case boost::json::kind::string:
@@ -29,9 +33,7 @@ value convert(heap& into, const boost::json::value& v, bool trusted) {
     std::vector<value> items;
     items.reserve(v.get_array().size());
     for (const auto& item : v.get_array()) items.push_back(convert(into, item, trusted));
-    list_object* made = into.make_list(std::move(items));
-    made->frozen = true;
-    return value::of(made);
+    return value::of(into.make_list(std::move(items)));
   }
   case boost::json::kind::object:
     break;
@@ -39,9 +41,13 @@ value convert(heap& into, const boost::json::value& v, bool trusted) {
   dict_object* made = into.make_dict();
   for (const auto& [key, item] : v.get_object()) {
     into.charge(2 * sizeof(std::pair<value, value>));
-    made->set(value::of(into.make_text(std::string_view(key), !trusted)), convert(into, item, trusted));
+    try {
+      made->set(value::of(into.make_text(std::string_view(key), !trusted)), convert(into, item, trusted));
+    } catch (too_large& inner) {
+      inner.path.insert(0, std::string(key) + (inner.path.empty() ? "" : "."));
+      throw;
+    }
   }
-  made->frozen = true;
   return value::of(made);
 }
 
@@ -50,8 +56,12 @@ value convert(heap& into, const boost::json::value& v, bool trusted) {
 result<value> from_json(heap& into, const boost::json::value& v, bool trusted) {
   try {
     return convert(into, v, trusted);
-  } catch (const too_large&) {
-    return error{errc::bad_request, "an integer in the request does not fit 64 bits", {}, 0};
+  } catch (const too_large& found) {
+    return error{
+        errc::bad_request,
+        "an integer" + (found.path.empty() ? "" : " in \"" + found.path + "\"") +
+            " does not fit 64 bits with a sign",
+        found.path, 0};
   } catch (const template_failure&) {
     return error{errc::no_memory, "the request's values need more memory than allowed", {}, 0};
   } catch (const std::bad_alloc&) {

@@ -9,9 +9,10 @@
 
 namespace troupe::models::jinja {
 
-/// Copies `v` into `into`; containers cannot be changed by a template. All text is untrusted unless
+/// Copies `v` into `into`. All text is untrusted unless
 /// `trusted`. Keys keep their order. Depth is that of `v`, which the JSON parser bounds (32 by default).
-/// Errors: bad_request for an integer above 2^63 - 1; no_memory when the heap's budget is spent.
+/// Errors: bad_request for an integer above 2^63 - 1, with the keys that lead to it; no_memory when the
+/// heap's budget is spent.
 result<value> from_json(heap& into, const boost::json::value& v, bool trusted = false);
 
 } // namespace troupe::models::jinja

@@ -15,7 +15,7 @@ test_function find_test(std::string_view name) noexcept;
 /// A method of a text, list, dict or loop; called with the receiver as `input`.
 filter_function find_method(const value& receiver, std::string_view name) noexcept;
 
-/// range, dict, namespace, raise_exception, strftime_now. Null when there is none.
+/// Jinja's own, and raise_exception and strftime_now of chat templates. Null when there is none.
 using global_function = value (*)(evaluation&, const arguments&);
 global_function find_global(std::string_view name) noexcept;
 

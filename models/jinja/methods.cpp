@@ -12,18 +12,6 @@
 namespace troupe::models::jinja {
 namespace {
 
-// Methods that change their receiver are there because published templates use them. They work on what the
-// template made itself; the values of the request are the caller's.
-list_object& changeable_list(evaluation& e, const value& self) {
-  if (self.as_list().frozen) e.fail("a list of the request cannot be changed");
-  return self.as_list();
-}
-
-dict_object& changeable_dict(evaluation& e, const value& self) {
-  if (self.as_dict().frozen) e.fail("a dict of the request cannot be changed");
-  return self.as_dict();
-}
-
 struct method {
   std::string_view name;
   filter_function function;
@@ -376,36 +364,10 @@ value copy_dict(evaluation& e, const value& self, const arguments& a) {
   return value::of(made);
 }
 
-value pop_dict(evaluation& e, const value& self, const arguments& a) {
-  const bound_arguments b(e, "pop", a, {"key", "default"}, 1);
-  dict_object& d = changeable_dict(e, self);
-  e.step(d.entries.size());
-  if (const value* found = find_item(e, d, *b.at(0))) {
-    const value taken = *found;
-    d.erase(*b.at(0));
-    return taken;
-  }
-  if (b.has(1)) return *b.at(1);
-  text_builder spelled;
-  write_repr(e, spelled, *b.at(0));
-  e.fail("KeyError: " + spelled.bytes());
-}
-
-value update_dict(evaluation& e, const value& self, const arguments& a) {
-  dict_object& d = changeable_dict(e, self);
-  for (const value& other : a.positional) {
-    if (!other.is_dict()) e.fail("update() takes mappings, not '" + std::string(type_name(other)) + "'");
-    e.memory().charge(other.as_dict().entries.size(), sizeof(std::pair<value, value>));
-    const auto entries = other.as_dict().entries; // it may be the same dictionary
-    for (const auto& [key, item] : entries) set_item(e, d, key, item);
-  }
-  for (const auto& [name, item] : a.named) set_item(e, d, value::of(name), item);
-  return value::none();
-}
-
+// Without those that change a list or a dict, which `get_attribute` refuses.
 constexpr method dict_methods[] = {
-    {"copy", copy_dict}, {"get", get_method},     {"items", items_method},   {"keys", keys_method},
-    {"pop", pop_dict},   {"update", update_dict}, {"values", values_method},
+    {"copy", copy_dict},   {"get", get_method},       {"items", items_method},
+    {"keys", keys_method}, {"values", values_method},
 };
 
 // Lists.
@@ -426,64 +388,12 @@ value index_item(evaluation& e, const value& self, const arguments& a) {
   e.fail("the value is not in the list");
 }
 
-value append_item(evaluation& e, const value& self, const arguments& a) {
-  const bound_arguments b(e, "append", a, {"object"}, 1);
-  e.memory().charge(sizeof(value));
-  changeable_list(e, self).items.push_back(*b.at(0));
-  return value::none();
-}
-
-value extend_list(evaluation& e, const value& self, const arguments& a) {
-  const bound_arguments b(e, "extend", a, {"iterable"}, 1);
-  const std::vector<value> more = iterate(e, *b.at(0));
-  std::vector<value>& items = changeable_list(e, self).items;
-  items.insert(items.end(), more.begin(), more.end());
-  return value::none();
-}
-
-value insert_item(evaluation& e, const value& self, const arguments& a) {
-  const bound_arguments b(e, "insert", a, {"index", "object"}, 2);
-  std::vector<value>& items = changeable_list(e, self).items;
-  const auto size = static_cast<std::int64_t>(items.size());
-  std::int64_t at = b.integer(0, 0);
-  if (at < 0) at = at < -size ? 0 : at + size;
-  e.memory().charge(sizeof(value));
-  e.step(1 + items.size() / 16);
-  items.insert(items.begin() + std::min(at, size), *b.at(1));
-  return value::none();
-}
-
-value pop_item(evaluation& e, const value& self, const arguments& a) {
-  const bound_arguments b(e, "pop", a, {"index"});
-  std::vector<value>& items = changeable_list(e, self).items;
-  const auto size = static_cast<std::int64_t>(items.size());
-  std::int64_t at = b.integer(0, -1);
-  if (size == 0) e.fail("pop from empty list");
-  if (at < 0) at = at < -size ? -1 : at + size;
-  if (at < 0 || at >= size) e.fail("pop index out of range");
-  e.step(1 + items.size() / 16);
-  const value taken = items[static_cast<std::size_t>(at)];
-  items.erase(items.begin() + at);
-  return taken;
-}
-
-value reverse_list(evaluation& e, const value& self, const arguments& a) {
-  const bound_arguments none(e, "reverse", a, {});
-  std::vector<value>& items = changeable_list(e, self).items;
-  e.step(1 + items.size() / 16);
-  std::reverse(items.begin(), items.end());
-  return value::none();
-}
-
 value copy_list(evaluation& e, const value& self, const arguments& a) {
   const bound_arguments none(e, "copy", a, {});
   return e.list(iterate(e, self));
 }
 
-constexpr method list_methods[] = {
-    {"append", append_item}, {"copy", copy_list},     {"count", count_item}, {"extend", extend_list},
-    {"index", index_item},   {"insert", insert_item}, {"pop", pop_item},     {"reverse", reverse_list},
-};
+constexpr method list_methods[] = {{"copy", copy_list}, {"count", count_item}, {"index", index_item}};
 constexpr method tuple_methods[] = {{"count", count_item}, {"index", index_item}};
 
 template<std::size_t N>

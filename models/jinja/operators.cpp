@@ -2,6 +2,7 @@
 // Truth, comparison, membership and iteration of values.
 #include "models/jinja/operators.hpp"
 
+#include "models/jinja/helpers.hpp"
 #include "models/jinja/loop.hpp"
 #include "models/utf8.hpp"
 
@@ -68,6 +69,8 @@ std::string_view type_name(const value& v) noexcept {
     return "Namespace";
   case value_type::loop:
     return "LoopContext";
+  case value_type::helper:
+    return helper_name(v.as_helper());
   case value_type::function:
     return v.as_function().macro ? "Macro" : "builtin_function_or_method";
   case value_type::list:
@@ -77,7 +80,7 @@ std::string_view type_name(const value& v) noexcept {
   case list_form::list:
     return "list";
   case list_form::tuple:
-    return "tuple";
+    return v.as_list().group ? "_GroupTuple" : "tuple";
   case list_form::generator:
     return "generator";
   case list_form::keys:

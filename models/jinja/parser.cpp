@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <initializer_list>
 #include <optional>
+#include <unordered_set>
 
 namespace troupe::models::jinja {
 namespace {
@@ -288,11 +289,13 @@ class parser {
   statement* for_statement() {
     statement* s = make(statement_kind::for_loop, take().line);
     s->target = target(true, false);
+    refuse_loop(s->target, s->line);
     expect_name("in");
     s->head = tuple(false, false, true);
     if (skip_name("if")) s->condition = condition();
     s->recursive = skip_name("recursive");
     ++loops_;
+    ++fors_;
     s->body = scope_until({"endfor", "else"});
     --loops_;
     if (skip_name(
@@ -301,13 +304,22 @@ class parser {
       s->otherwise = scope_until({"endfor"});
       loops_ = loops;
     }
+    --fors_;
     expect_name("endfor");
     return s;
+  }
+
+  /// The name `loop` is not for templates to set: anywhere inside a for statement, its target included.
+  void refuse_loop(const assign_target& t, std::uint32_t line) const {
+    for (const assign_target& part : t.parts) refuse_loop(part, line);
+    if (t.parts.empty() && !t.attribute && t.id == tree_->loop)
+      throw syntax_error{line, "Can't assign to special loop variable in for-loop target"};
   }
 
   statement* set_statement() {
     const std::uint32_t line = take().line;
     assign_target where = target(true, true);
+    if (fors_ > 0) refuse_loop(where, line);
     if (skip_op("=")) {
       statement* s = make(statement_kind::set, line);
       s->target = std::move(where);
@@ -325,11 +337,14 @@ class parser {
   void signature(statement& s) {
     expect_op("(");
     bool defaults = false;
+    std::unordered_set<symbol> known;
     while (!at_op(")")) {
       if (!s.parameters.empty()) expect_op(",");
       const token& name = take_name();
       parameter p{intern(name.text), nullptr, nullptr};
       p.name = tree_->names[p.id];
+      if (!known.insert(p.id).second)
+        fail("duplicate argument " + p.name->bytes + " in the definition of a macro");
       if (skip_op("=")) {
         p.otherwise = condition();
         defaults = true;
@@ -341,6 +356,14 @@ class parser {
     expect_op(")");
   }
 
+  /// A body that calls its caller has it beside its parameters, or as one that may be left out.
+  void check_caller(const statement& s) const {
+    for (const parameter& p : s.parameters) {
+      if (s.uses_caller && p.id == tree_->caller && !p.otherwise)
+        throw syntax_error{s.line, "the parameter \"caller\" of a macro must have a default"};
+    }
+  }
+
   statement* macro_statement() {
     statement* s = make(statement_kind::macro, take().line);
     s->id = intern(take_name().text);
@@ -350,6 +373,7 @@ class parser {
     s->body = scope_until({"endmacro"});
     macros_.pop_back();
     loops_ = loops;
+    check_caller(*s);
     expect_name("endmacro");
     return s;
   }
@@ -364,6 +388,7 @@ class parser {
     s->body = scope_until({"endcall"});
     macros_.pop_back();
     loops_ = loops;
+    check_caller(*s);
     expect_name("endcall");
     return s;
   }
@@ -832,6 +857,7 @@ class parser {
   std::size_t at_ = 0;
   std::size_t nesting_ = 0;
   std::size_t loops_ = 0;          ///< for loops around the current statement
+  std::size_t fors_ = 0;           ///< the same, with those that a macro or block stands between
   std::vector<statement*> macros_; ///< macros and call blocks around the current expression
   std::vector<syntax_error>
       unknown_; ///< unknown filters and tests; those behind a condition fail only if reached

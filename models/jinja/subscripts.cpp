@@ -3,10 +3,12 @@
 #include "models/jinja/operators.hpp"
 
 #include "models/jinja/format.hpp"
+#include "models/jinja/helpers.hpp"
 #include "models/jinja/library.hpp"
 #include "models/jinja/loop.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 
 namespace troupe::models::jinja {
@@ -17,6 +19,7 @@ std::string object_name(const value& v) {
   if (v.is_none()) return "None";
   if (v.is(value_type::space)) return "jinja2.utils.Namespace object";
   if (v.is(value_type::loop)) return "jinja2.runtime.LoopContext object";
+  if (v.is(value_type::helper)) return "jinja2.utils." + std::string(type_name(v)) + " object";
   return std::string(type_name(v)) + " object";
 }
 
@@ -32,14 +35,59 @@ value missing(evaluation& e, const value& v, const value& key) {
   return value::undefined(e.memory().make_text(message));
 }
 
-value bound_method(evaluation& e, const value& v, const text_object& name) {
-  if (v.is(value_type::loop)) return loop_attribute(e, v.as_loop(), name.bytes);
-  if (v.is(value_type::space)) {
-    const value* found = v.as_space().attributes.find(name.bytes);
-    return found ? *found : value();
+/// What is not a method: the parts of a number, the names of a group, the attributes of Jinja's own objects.
+std::optional<value> plain_attribute(evaluation& e, const value& v, std::string_view name) {
+  switch (v.type()) {
+  case value_type::boolean:
+  case value_type::integer:
+    if (name == "real" || name == "numerator") return value::of(v.as_integer());
+    if (name == "imag" || name == "denominator") return value::of(std::int64_t{name == "denominator"});
+    break;
+  case value_type::real:
+    if (name == "real") return v;
+    if (name == "imag") return value::of(0.0);
+    break;
+  case value_type::list:
+    if (v.as_list().group && name == "grouper") return v.as_list().items[0];
+    if (v.as_list().group && name == "list") return v.as_list().items[1];
+    break;
+  case value_type::helper:
+    return helper_attribute(e, v.as_helper(), name);
+  case value_type::loop:
+    if (const value found = loop_attribute(e, v.as_loop(), name);
+        found.undefined_reason() || !found.is_undefined())
+      return found;
+    break;
+  case value_type::space:
+    if (const value* found = v.as_space().attributes.find(name)) return *found;
+    break;
+  default:
+    break;
   }
+  return std::nullopt;
+}
+
+/// The methods that change a list or a dict, which transformers' sandbox keeps from templates.
+bool is_forbidden(const value& v, std::string_view name) noexcept {
+  static constexpr std::string_view of_lists[] = {"append", "clear",  "extend",  "insert",
+                                                  "pop",    "remove", "reverse", "sort"};
+  static constexpr std::string_view of_dicts[] = {"clear", "pop", "popitem", "setdefault", "update"};
+  const auto among = [&](const auto& names) {
+    return std::find(std::begin(names), std::end(names), name) != std::end(names);
+  };
+  return (v.is_list() && v.as_list().form == list_form::list && among(of_lists)) ||
+         (v.is_dict() && among(of_dicts));
+}
+
+/// What Python's getattr finds: undefined, with the sandbox's reason, for what a template may not have;
+/// nothing when there is no such attribute.
+std::optional<value> find_attribute(evaluation& e, const value& v, const text_object& name) {
+  if (auto found = plain_attribute(e, v, name.bytes)) return found;
+  if (is_forbidden(v, name.bytes))
+    return value::undefined(e.memory().make_text(
+        "access to attribute " + quote(name.bytes) + " of " + quote(type_name(v)) + " object is unsafe."));
   const filter_function method = find_method(v, name.bytes);
-  if (!method) return {};
+  if (!method) return std::nullopt;
   auto* f = e.memory().make<function_object>();
   f->name = name.bytes;
   f->method = method;
@@ -64,7 +112,7 @@ std::optional<std::size_t> resolve_index(std::int64_t i, std::size_t size) noexc
 value get_attribute(evaluation& e, const value& v, const text_object& name) {
   if (v.is_undefined()) e.fail_undefined(v);
   e.step(name.bytes.size() / 64);
-  if (const value method = bound_method(e, v, name); !method.is_undefined()) return method;
+  if (const auto found = find_attribute(e, v, name)) return *found;
   if (v.is_dict()) {
     if (const value* found = v.as_dict().find(name.bytes)) return *found;
   }
@@ -85,7 +133,7 @@ value get_item(evaluation& e, const value& v, const value& key) {
       return text_range(e, v.as_text(), *i, *i + 1);
   }
   if (key.is_text()) {
-    if (const value method = bound_method(e, v, key.as_text()); !method.is_undefined()) return method;
+    if (const auto found = find_attribute(e, v, key.as_text())) return *found;
   }
   return missing(e, v, key);
 }

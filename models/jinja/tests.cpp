@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What stands after `is`.
 #include "models/jinja/format.hpp"
+#include "models/jinja/helpers.hpp"
 #include "models/jinja/library.hpp"
 #include "models/jinja/operators.hpp"
 #include "models/jinja/unicode.hpp"
@@ -54,7 +55,8 @@ bool is_escaped(evaluation&, const value& v) {
 }
 
 bool is_callable(evaluation&, const value& v) {
-  return v.is(value_type::function) || v.is(value_type::loop) || v.is_undefined();
+  const bool joiner = v.is(value_type::helper) && v.as_helper().joins;
+  return v.is(value_type::function) || v.is(value_type::loop) || v.is_undefined() || joiner;
 }
 
 bool is_iterable(evaluation&, const value& v) {

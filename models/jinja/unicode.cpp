@@ -230,6 +230,14 @@ bool is_decimal(char32_t c) noexcept {
   return category(c) == UTF8PROC_CATEGORY_ND;
 }
 
+int decimal_value(char32_t code) noexcept {
+  if (!is_decimal(code)) return -1;
+  // Every script's digits stand in order from zero, ten to a run; some runs (1D7CE to 1D7FF) touch.
+  char32_t before = 0;
+  while (is_decimal(code - before - 1)) ++before;
+  return static_cast<int>(before % 10);
+}
+
 std::string to_upper(std::string_view text) {
   std::string out;
   out.reserve(text.size());

@@ -28,6 +28,8 @@ bool is_titled(char32_t code) noexcept;     ///< Lt
 bool is_numeric(char32_t code) noexcept;    ///< has a numeric value
 bool is_digit_like(char32_t code) noexcept; ///< Nd, and what is written like a digit: raised, circled, ...
 bool is_decimal(char32_t code) noexcept;    ///< Nd
+/// What a decimal digit of any script stands for, 0 to 9; -1 for other characters.
+int decimal_value(char32_t code) noexcept;
 
 // Full case mappings of well-formed UTF-8 (SpecialCasing without language rules; final sigma included).
 std::string to_upper(std::string_view text);

@@ -84,6 +84,8 @@ std::size_t value_hash::operator()(const value& v) const {
     return list_hash(v.as_list(), 0);
   case value_type::loop:
     return mixed(static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(&v.as_loop())));
+  case value_type::helper:
+    return mixed(static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(&v.as_helper())));
   case value_type::function:
     return mixed(static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(&v.as_function())));
   default:
@@ -127,24 +129,11 @@ void dict_object::set(const value& key, const value& v) {
   if (!index_.empty()) {
     index_.emplace(key, entries.size() - 1);
   } else if (entries.size() > indexed_from) {
-    reindex();
+    index();
   }
 }
 
-bool dict_object::erase(const value& key) {
-  const value* const there = find(key);
-  if (!there) return false;
-  std::size_t at = 0;
-  while (&entries[at].second != there) ++at;
-  index_.erase(key); // while the key's objects are the entry's own or the caller's
-  entries.erase(entries.begin() + static_cast<std::ptrdiff_t>(at));
-  for (auto& [known, place] : index_) place -= place > at;
-  return true;
-}
-
-void dict_object::reindex() {
-  index_.clear();
-  if (entries.size() <= indexed_from) return;
+void dict_object::index() {
   for (std::size_t i = 0; i < entries.size(); ++i) index_.emplace(entries[i].first, i);
 }
 

@@ -24,6 +24,7 @@ struct list_object;
 struct dict_object;
 struct space_object;
 struct loop_object;
+struct helper_object;
 struct function_object;
 
 enum class value_type : std::uint8_t {
@@ -37,6 +38,7 @@ enum class value_type : std::uint8_t {
   dict,
   space, ///< namespace(), the one thing whose attributes can be set
   loop,
+  helper, ///< cycler() or joiner()
   function,
 };
 
@@ -86,6 +88,11 @@ class value {
     v.loop_ = l;
     return v;
   }
+  static value of(helper_object* h) noexcept {
+    value v(value_type::helper);
+    v.helper_ = h;
+    return v;
+  }
   static value of(const function_object* f) noexcept {
     value v(value_type::function);
     v.function_ = f;
@@ -120,6 +127,7 @@ class value {
   dict_object& as_dict() const noexcept { return *dict_; }
   space_object& as_space() const noexcept { return *space_; }
   loop_object& as_loop() const noexcept { return *loop_; }
+  helper_object& as_helper() const noexcept { return *helper_; }
   const function_object& as_function() const noexcept { return *function_; }
   const text_object* undefined_reason() const noexcept { return undefined_; }
   /// Whether both are the same object, or the same number, none or undefined.
@@ -138,6 +146,7 @@ class value {
     dict_object* dict_;
     space_object* space_;
     loop_object* loop_;
+    helper_object* helper_;
     const function_object* function_;
   };
 };
@@ -166,7 +175,7 @@ struct list_object {
   std::vector<value> items;
   list_form form = list_form::list;
   bool consumed = false; ///< a generator yields its items once
-  bool frozen = false;   ///< belongs to the caller: methods that change it fail
+  bool group = false;    ///< a tuple that groupby made: `grouper` and `list` name its two items
 };
 
 struct value_hash {
@@ -182,15 +191,13 @@ struct key_equal {
 /// up goes through `find_item` and `set_item`, which count that.
 struct dict_object {
   std::vector<std::pair<value, value>> entries;
-  bool frozen = false; ///< as for lists
 
   const value* find(const value& key) const;
   const value* find(std::string_view key) const;
   void set(const value& key, const value& v);
-  bool erase(const value& key);
 
  private:
-  void reindex();
+  void index();
   std::unordered_map<value, std::size_t, value_hash, key_equal> index_; ///< only for larger ones
 };
 
