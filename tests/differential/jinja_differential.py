@@ -23,7 +23,7 @@ except ImportError:
 
 TEXTS = ["", " ", "a", "B", "Hello, World", "  padded \n", "a\nb\r\nc\n\nd", "Grüße", "ß", "ΟΔΟΣ", "😀", "it's \"q\" \\", "<b>&",
          "42", "-7", "3.5", " 12 ", "1e3", "key", "user", "assistant", "x,y,,z", "a b  c", "\t", "%s", "{x}", "aAbB", "é\u0301",
-         "\u00a0nb\u2003", "True", "None", "content"]
+         "\u00a0nb\u2003", "True", "None", "content", "\u0663\u0664", "-\uff11\uff12.\uff15", "\u3000\u096b ", "\u0661_\u0662", "\U0001d7d8\U0001d7d9", "\u00b2", "\u0661e\u0662"]
 INTS = [0, 1, 2, 3, -1, -2, 5, 7, 10, 100, -13]
 FLOATS = [0.0, 1.0, 2.5, -0.5, 1e20, 1e-7, 3.14159, 100.0, -2.0, 0.1]
 NAMES = ["s", "t", "n", "m", "f", "b", "nil", "l", "ls", "d", "e", "msgs", "x", "undef"]
@@ -41,6 +41,8 @@ FILTERS = {
              "reject|list", "select('string')|list", "select('gt', 1)|list", "batch(2)|list", "batch(2, 'p')|list", "slice(2)|list",
              "map(attribute='role')|list", "map(attribute='role')|join(',')", "map(attribute='nope', default='q')|list", "selectattr('role')|list|length",
              "selectattr('role', 'equalto', 'user')|list|length", "rejectattr('content')|list|length", "groupby('role')|length",
+             "groupby('role')|list", "groupby('role')|map(attribute='grouper')|list", "groupby('role')|map(attribute='list')|list",
+             "groupby('content', default='')|map('first')|list", "groupby('role', case_sensitive=true)|map('last')|map('length')|list", "groupby('role')|tojson",
              "map('int')|list", "map('length')|list", "default([])", "e", "d('D', true)", "map(attribute='content')|list|tojson"],
     "dict": ["length", "list", "items|list", "dictsort", "dictsort(reverse=true)", "dictsort(by='value')", "tojson", "tojson(indent=1)",
              "string", "attr('role')", "first", "default('D')", "join(',')", "e"],
@@ -55,8 +57,8 @@ METHODS = {
              "swapcase()", "format(1, x=2)", "removeprefix('a')", "removesuffix('a')", "ljust(4)", "rjust(4, '.')", "islower()",
              "casefold()", "isascii()", "istitle()", "isnumeric()", "isdecimal()", "expandtabs()", "expandtabs(3)"],
     "number": [],
-    "list": ["index('a')", "count(1)"],
-    "dict": ["items()|list", "keys()|list", "values()|list", "get('role')", "get('nope', 3)", "get('a')|default('z')"],
+    "list": ["index('a')", "count(1)", "copy()", "append(1)", "pop()", "sort", "insert"],
+    "dict": ["update(a=1)", "pop('a')", "update", "copy()", "items()|list", "keys()|list", "values()|list", "get('role')", "get('nope', 3)", "get('a')|default('z')"],
 }
 KINDS = {"text": ["s", "t", "s", "t", "w"], "number": ["n", "f", "n"], "list": ["l", "ls", "msgs"], "dict": ["d", "d", "e"]}
 OPERATORS = {"text": ["+", "~", "==", "!=", "<", ">=", "in", "not in", "and", "or"],
@@ -68,7 +70,7 @@ SLICES = ["::-1", "1:", ":2", ":-1", "::2", "1:3", "-2:", ":n"]
 # Addresses and integers above 64 bits. Not drawn at all: NaN and infinity from constants, which Jinja2's optimiser
 # writes as names.
 DIFFERENT_BY_DESIGN = ("object at 0x", "built-in method", "bound method", "<function", "<generator", "range(", "dict_", "j)",
-                       "000000000000000000", "Undefined", "<Macro", "Cycler", "LoopContext", "Namespace", "TemplateReference")
+                       "000000000000000000", "Undefined", "<Macro", "Cycler object", "Joiner object", "LoopContext", "Namespace", "TemplateReference")
 
 
 class Writer:
@@ -119,6 +121,20 @@ class Writer:
         precision = pick("", ".0", ".2", ".5")
         return pick("", "<", ">", "^", "*^", "\u00e9>", "=") + pick("", "", "+", " ", "-") + pick("", "", "#") + ("" if group else zero) + pick("", "5", "12") + group + precision + kinds
 
+    def conversion(self, kind):
+        """Of %-formatting."""
+        pick = self.pick
+        letters = {"text": "srasac", "number": "diuxXofFeEgGsrac", "list": "sra", "dict": "sra"}[kind]
+        flags = "".join(pick("", "", "", f) for f in "-+ 0#")
+        return "%" + flags + pick("", "", "5", "12", "*") + pick("", "", ".0", ".2", ".5", ".*") + pick("", "", "", "l") + self.rng.choice(letters)
+
+    def percent(self, kind, depth):
+        conversion, value = self.conversion(kind), self.value(kind, depth)
+        if "*" not in conversion and self.rng.random() < 0.2:
+            return f"('%%{self.pick('', 'x')}%(k){conversion[1:]}' % {{'k': {value}}})"
+        stars = [str(self.pick(0, 3, 9)) if self.rng.random() < 0.9 else "n"] * conversion.count("*")
+        return f"('{conversion}|' % ({', '.join([*stars, value])},))"
+
     def expression(self, depth=2):
         r = self.rng.random()
         if depth <= 0 or r < 0.15:
@@ -130,6 +146,8 @@ class Writer:
             return f"{value()}|{self.rng.choice(FILTERS[kind])}"
         if r < 0.52:
             return f"{self.operand(depth - 1)} is {self.rng.choice(['', 'not '])}{self.rng.choice(TESTS)}"
+        if r < 0.53:
+            return self.percent(kind, depth - 1)
         if r < 0.54:
             return f"'{{:{self.specification(kind)}}}'.format({value()})"
         if r < 0.62 and METHODS[kind]:
@@ -204,6 +222,8 @@ class Writer:
         if r < 0.94:
             return self.tag("filter " + self.rng.choice(["upper", "trim", "indent(2)", "replace('a', 'b')"])) + self.body(
                 depth - 1) + self.tag("endfilter")
+        if r < 0.945:
+            return self.helper()
         if r < 0.95:
             return "{% raw %}{{ x }}{% endraw %}"
         if r < 0.97:
@@ -214,8 +234,20 @@ class Writer:
             return self.tag("with x = " + self.expression(1)) + self.body(depth - 1) + self.tag("endwith")
         return self.tag("if " + self.expression(1)) + "{{ raise_exception('stop') }}" + self.tag("endif")
 
+    def helper(self):
+        """A cycler or a joiner at work, or a group with its names."""
+        rnd = self.rng
+        items = ", ".join(self.expression(1) for _ in range(rnd.randint(0 if rnd.random() < 0.1 else 1, 3)))
+        made, uses = rnd.choice([
+            (f"cycler({items})", ["h.next()", "h.current", "h.pos", "h.items", "h.reset()", "h.nope", "h is callable", "h()"]),
+            (f"joiner({self.pick('', self.literal())})", ["h()", "h()", "h.sep", "h.used", "h.next", "h is callable"]),
+            ("msgs|groupby('role')|first", ["h.grouper", "h.list", "h[0]", "h['list']|length", "h.count(1)", "h", "h|list", "h == h"]),
+        ])
+        body = "".join("{{ " + rnd.choice(uses) + " }}" + self.text() for _ in range(rnd.randint(1, 4)))
+        return self.tag(f"set h = {made}") + self.tag("for q in [1, 2, 3]") + body + self.tag("endfor")
+
     def loop(self, depth):
-        target, source = self.rng.choice([("x", "l"), ("x", "ls"), ("m", "msgs"), ("k, v", "d.items()"), ("x", "s"), ("k", "d"),
+        target, source = self.rng.choice([("loop" if self.rng.random() < 0.02 else "x", "l"), ("x", "ls"), ("m", "msgs"), ("k, v", "d.items()"), ("x", "s"), ("k", "d"),
                                           ("x", "range(3)"), ("x", "ls|sort"), ("k, v", "d|dictsort"), ("x", self.expression(1))])
         out = self.tag(f"for {target} in {source}" + (" if " + self.expression(1) if self.rng.random() < 0.15 else ""))
         known = len(self.names)
