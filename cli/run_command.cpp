@@ -53,6 +53,9 @@ int run_command(const std::vector<std::string>& words) {
       "the prompt; without it standard input less one line end at its end, or a chat in the terminal", false);
   options.option("--system", talk.system, "system message of the chat");
   options.flag("--raw", talk.raw, "give the model the prompt as it is, without its chat template");
+  options.flag(
+      "--special", model_request.parse_special,
+      "with --raw: the texts of control tokens in the prompt are these tokens");
   options.flag("--json", talk.json, "print one JSON object instead of text as it comes");
   options.option(
       "-n,--max-tokens", max_tokens, 0U, 1U << 24, "longest answer in tokens; 0: to the end of the context");
@@ -83,6 +86,9 @@ int run_command(const std::vector<std::string>& words) {
   if (!options.parse(words)) return 0;
 
   apply_log_level(all);
+  if (model_request.parse_special && !talk.raw)
+    throw failure(
+        errc::bad_config, "--special needs --raw: in a chat the template alone writes control tokens");
   if (options.given("--max-tokens") && max_tokens > 0) model_request.max_tokens = max_tokens;
   if (model_request.stop.size() > most_stops)
     throw failure(errc::bad_config, "--stop may be given " + std::to_string(most_stops) + " times at most");

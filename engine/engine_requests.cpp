@@ -36,8 +36,10 @@ error too_long(std::string count, std::uint32_t limit, std::uint32_t max_tokens)
 
 } // namespace
 
-held_prompt::held_prompt(prompt given, std::shared_ptr<std::atomic<std::uint64_t>> counter) :
-    what(std::move(given)), backlog(std::move(counter)), bytes(prompt_bytes(what)) {
+held_prompt::held_prompt(
+    prompt given, bool parse_special, std::shared_ptr<std::atomic<std::uint64_t>> counter) :
+    what(std::move(given)),
+    special(parse_special), backlog(std::move(counter)), bytes(prompt_bytes(what)) {
   *backlog += bytes;
 }
 
@@ -157,7 +159,7 @@ engine_state::opening engine_state::opening_of(prompt& taken, const request& ask
   one.continues = !std::holds_alternative<chat_prompt>(taken);
   if (const auto* text = std::get_if<std::string>(&taken); text != nullptr && asked.echo)
     one.given = std::make_shared<const std::string>(*text);
-  one.text = std::make_shared<const held_prompt>(std::move(taken), prompt_backlog_);
+  one.text = std::make_shared<const held_prompt>(std::move(taken), asked.parse_special, prompt_backlog_);
   return one;
 }
 
@@ -227,7 +229,7 @@ void engine_state::tokenize(actors::request_id id) {
        group = live.group]() mutable {
         if (!text->encoded)
           text->encoded = contained("tokenising", [&]() -> result<actors::token_list> {
-            auto encoded = h->encode(text->what, limit);
+            auto encoded = h->encode(text->what, text->special, limit);
             if (!encoded) return encoded.error();
             return std::make_shared<const std::vector<std::int32_t>>(std::move(*encoded));
           });

@@ -56,12 +56,13 @@ struct waiting_handler {
 /// A prompt that is not tokenised yet, shared by its choices. Its bytes count against the backlog for as long
 /// as anyone holds it.
 struct held_prompt {
-  held_prompt(prompt given, std::shared_ptr<std::atomic<std::uint64_t>> counter);
+  held_prompt(prompt given, bool parse_special, std::shared_ptr<std::atomic<std::uint64_t>> counter);
   ~held_prompt();
   held_prompt(const held_prompt&) = delete;
   held_prompt& operator=(const held_prompt&) = delete;
 
   const prompt what;
+  const bool special; ///< request::parse_special
   const std::shared_ptr<std::atomic<std::uint64_t>> backlog;
   const std::uint64_t bytes;
   /// What the first of its choices made of it. Thread: the background's, which does one job at a time.

@@ -37,7 +37,8 @@ class file_host final : public model_host {
  public:
   ~file_host() override { backend.reset(); } // waits for its step before weights and schemes go
 
-  result<std::vector<std::int32_t>> encode(const prompt& what, std::size_t max_ids) const override;
+  result<std::vector<std::int32_t>>
+  encode(const prompt& what, bool special, std::size_t max_ids) const override;
   result<std::string> render(const chat_prompt& what) const override;
   result<std::vector<std::int32_t>> tokenize(std::string_view text, bool special, bool bos) const override {
     models::encode_options o;
@@ -285,12 +286,13 @@ result<std::vector<std::int32_t>> file_host::checked(std::vector<std::int32_t> i
   return ids;
 }
 
-result<std::vector<std::int32_t>> file_host::encode(const prompt& what, std::size_t max_ids) const {
+result<std::vector<std::int32_t>>
+file_host::encode(const prompt& what, bool special, std::size_t max_ids) const {
   if (const auto* ids = std::get_if<std::vector<std::int32_t>>(&what)) return *ids;
   models::encode_options o;
-  o.parse_special = true;
   o.max_ids = max_ids;
   if (const auto* text = std::get_if<std::string>(&what)) {
+    o.parse_special = special;
     o.add_bos = tokenizer->vocab().add_bos;
     auto ids = tokenizer->encode(*text, o);
     if (!ids) return ids;
@@ -298,6 +300,7 @@ result<std::vector<std::int32_t>> file_host::encode(const prompt& what, std::siz
   }
   auto rendered = apply_template(std::get<chat_prompt>(what));
   if (!rendered) return rendered.error();
+  o.parse_special = true;
   o.untrusted = rendered->untrusted;
   auto ids = tokenizer->encode(rendered->text, o);
   if (!ids) return ids;

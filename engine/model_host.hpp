@@ -23,10 +23,12 @@ class model_host {
  public:
   virtual ~model_host() = default;
 
-  /// The prompt's ids as the model's file asks. In a text prompt the texts of special tokens are those
-  /// tokens; in a chat only the template's own are, never those in a message. Errors: bad_request,
-  /// bad_template, unsupported; context_length_exceeded as soon as there are more than `max_ids`.
-  virtual result<std::vector<std::int32_t>> encode(const prompt& what, std::size_t max_ids) const = 0;
+  /// The prompt's ids as the model's file asks. In a text prompt the texts of control tokens are those
+  /// tokens if `special`; in a chat only the template's own are, never those in a message. Errors:
+  /// bad_request, bad_template, unsupported; context_length_exceeded as soon as there are more than
+  /// `max_ids`.
+  virtual result<std::vector<std::int32_t>>
+  encode(const prompt& what, bool special, std::size_t max_ids) const = 0;
   /// Errors: bad_template (also when the model's own cannot be read), unsupported (the model has none).
   virtual result<std::string> render(const chat_prompt& chat) const = 0;
   virtual result<std::vector<std::int32_t>> tokenize(std::string_view text, bool special, bool bos) const = 0;

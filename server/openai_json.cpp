@@ -347,6 +347,8 @@ const field_row fields_table[] = {
     {{"model", yes, yes, "a string", "the one that is served"}, read_model},
     {{"prompt", yes, no, "a string or an array of token ids, not empty, or an array of these", "required"},
      read_prompt},
+    {{"parse_special", yes, no, "true or false", "false"},
+     [](json_in v, field_in f, reading& r) -> problem { return read_bool(v, f, r.out.what.parse_special); }},
     {{"messages", no, yes, "a non-empty array of messages", "required"}, read_messages},
     {{"add_generation_prompt", no, yes, "true or false", "true"},
      [](json_in v, field_in f, reading& r) -> problem {

@@ -26,7 +26,8 @@ struct chat_prompt {
   bool add_generation_prompt = true;
 };
 
-/// Text is encoded as the model's file asks (with BOS if it says so); ids are taken as they are.
+/// Text is encoded as the model's file asks (with BOS if it says so; `request::parse_special`); ids are taken
+/// as they are.
 using prompt = std::variant<std::string, std::vector<std::int32_t>, chat_prompt>;
 
 /// Added to the logit of one token, [-100, 100]; -100 means that the token is never drawn.
@@ -55,6 +56,9 @@ struct request {
   /// More prompts for the same request. Every prompt has `n` choices; choice i of prompt p has the index
   /// p * n + i in all events. All prompts and choices together are at most 128 sequences.
   std::vector<troupe::prompt> further_prompts;
+  /// In text prompts the texts of control tokens ("<|im_end|>") are these tokens; otherwise they are text
+  /// like any other. In conversations only the template's own ever are.
+  bool parse_special = false;
   std::uint32_t n = 1; ///< choices of each prompt, 1-16; choice i draws with a seed made of `seed` and i
   /// So many are drawn for each prompt, `n`-16, and the `n` with the highest mean log probability of a token
   /// are given, the best first, each as one token event at its end. 0: as many as `n`.

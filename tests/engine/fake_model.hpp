@@ -150,7 +150,8 @@ class fake_host final : public detail::model_host {
     info.end_of_sequence = {end_token};
     info.system_fingerprint = "fake-1";
   }
-  result<std::vector<std::int32_t>> encode(const prompt& what, std::size_t max_ids) const override {
+  result<std::vector<std::int32_t>> encode(const prompt& what, bool, std::size_t max_ids) const override {
+
     ++encoded;
     if (encode_throws) throw std::bad_alloc();
     if (const auto* text = std::get_if<std::string>(&what); text && text->size() > max_ids)

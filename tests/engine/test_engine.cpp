@@ -63,6 +63,32 @@ BOOST_FIXTURE_TEST_CASE(a_generation_cancelled_before_it_is_accepted_gives_what_
   BOOST_TEST((*given)->token_ids.empty());
 }
 
+BOOST_FIXTURE_TEST_CASE(control_tokens_in_a_text_prompt_are_text_unless_asked_for, engine_test) {
+  start();
+  const std::string text = "a<|im_end|>b";
+  const auto ids_of = [&](bool special, std::uint32_t prompts) {
+    request what;
+    what.prompt = text;
+    what.further_prompts.assign(prompts - 1, prompt(text));
+    what.parse_special = special;
+    what.max_tokens = 0;
+    std::optional<result<completion>> given;
+    one.async_generate(std::move(what), [&](result<completion> r) { given = std::move(r); });
+    io.restart();
+    io.run();
+    BOOST_REQUIRE(given.has_value());
+    BOOST_REQUIRE_MESSAGE(given->has_value(), given->error().message);
+    return prompts == 1 ? (*given)->prompt_token_ids : (*given)->further_prompts.back();
+  };
+  const auto plain = one.tokenize(text, false), special = one.tokenize(text, true);
+  BOOST_REQUIRE(plain && special);
+  BOOST_REQUIRE(plain->size() > special->size());
+  for (const std::uint32_t prompts : {1U, 2U}) {
+    BOOST_TEST(ids_of(false, prompts) == *plain, boost::test_tools::per_element());
+    BOOST_TEST(ids_of(true, prompts) == *special, boost::test_tools::per_element());
+  }
+}
+
 BOOST_AUTO_TEST_CASE(destroying_the_engine_answers_what_is_under_way) {
   asio::io_context io{1};
   std::optional<result<void>> started;

@@ -118,17 +118,22 @@ BOOST_AUTO_TEST_CASE(a_prompt_with_a_token_that_the_model_lacks_is_refused_by_na
   const heard_log heard;
   const auto host = loaded(folder.disk.path());
   BOOST_TEST(heard.says("the model has no row for 2 tokens ('<|im_end|>' 40, '<extra>' 41)"));
-  const auto fine = host->encode(prompt(std::string("ab<last>")), 100);
+  const auto fine = host->encode(prompt(std::string("ab<last>")), true, 100);
   BOOST_REQUIRE(fine);
   BOOST_TEST(*fine == (std::vector<std::int32_t>{0, 1, 31}), boost::test_tools::per_element());
-  const auto refused = host->encode(prompt(std::string("ab<extra>a")), 100);
+  for (const bool special : {false, true}) { // what has no tokens leaves none
+    const auto ended = host->encode(prompt(std::string("a</s>b")), special, 100);
+    BOOST_REQUIRE(ended);
+    BOOST_TEST(ended->size() == (special ? 3U : 2U));
+  }
+  const auto refused = host->encode(prompt(std::string("ab<extra>a")), true, 100);
   BOOST_REQUIRE(!refused);
   BOOST_TEST((refused.error().code == errc::bad_request));
   BOOST_TEST(refused.error().param == "prompt");
   BOOST_TEST(refused.error().message.find("token 41 ('<extra>')") != std::string::npos);
   chat_prompt chat;
   chat.messages.push_back({"user", "a"});
-  const auto chatted = host->encode(prompt(chat), 100);
+  const auto chatted = host->encode(prompt(chat), false, 100);
   BOOST_REQUIRE(!chatted);
   BOOST_TEST((chatted.error().code == errc::bad_request));
   BOOST_TEST(chatted.error().param == "messages");
@@ -142,8 +147,8 @@ BOOST_AUTO_TEST_CASE(a_gguf_file_with_more_tokens_than_rows_loads_too) {
   const heard_log heard;
   const auto host = loaded(disk.write("m.gguf", file.bytes()));
   BOOST_TEST(heard.says("the model has no row for 1 token ('d' 3)"));
-  BOOST_TEST(host->encode(prompt(std::string("abc")), 100).has_value());
-  const auto refused = host->encode(prompt(std::string("abcd")), 100);
+  BOOST_TEST(host->encode(prompt(std::string("abc")), false, 100).has_value());
+  const auto refused = host->encode(prompt(std::string("abcd")), false, 100);
   BOOST_REQUIRE(!refused);
   BOOST_TEST(refused.error().message.find("token 3 ('d')") != std::string::npos);
 }

@@ -45,7 +45,7 @@ BOOST_AUTO_TEST_CASE(reads_every_field_of_a_completion) {
     "min_p":0.125,"presence_penalty":-1,"frequency_penalty":1.5,"repetition_penalty":1.25,"seed":-1,"stop":["a","b"],
     "stop_token_ids":[5],"ignore_eos":true,"stream":true,"stream_options":{"include_usage":true},
     "return_token_ids":true,"skip_special_tokens":false,"logprobs":2,"priority":0,"deadline_ms":1000,"user":"u","n":2,
-    "echo":true,"best_of":2,"suffix":null,"logit_bias":{"7":-100,"0":2.5},"typical_p":0.75)");
+    "echo":true,"best_of":2,"parse_special":true,"suffix":null,"logit_bias":{"7":-100,"0":2.5},"typical_p":0.75)");
   BOOST_REQUIRE_MESSAGE(r.has_value(), (r.has_error() ? r.error().message : std::string()));
   const request& q = r->what;
   BOOST_TEST(std::get<std::string>(q.prompt) == "hi");
@@ -73,6 +73,7 @@ BOOST_AUTO_TEST_CASE(reads_every_field_of_a_completion) {
   BOOST_TEST(q.n == 2U);
   BOOST_TEST(q.best_of == 2U);
   BOOST_TEST(q.echo);
+  BOOST_TEST(q.parse_special);
   BOOST_TEST(q.sampling.typical_p == 0.75F);
   BOOST_REQUIRE_EQUAL(q.sampling.logit_bias.size(), 2U);
   BOOST_TEST(q.sampling.logit_bias[0].token == 7);

@@ -105,7 +105,7 @@ class sim_host final : public detail::model_host {
     info.end_of_sequence = {model.end_of_sequence};
     info.system_fingerprint = "sim-1";
   }
-  result<std::vector<std::int32_t>> encode(const prompt& what, std::size_t) const override {
+  result<std::vector<std::int32_t>> encode(const prompt& what, bool, std::size_t) const override {
     if (const auto* ids = std::get_if<std::vector<std::int32_t>>(&what)) return *ids;
     return error{errc::unsupported, "ids only", {}, 0};
   }
