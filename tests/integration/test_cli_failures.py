@@ -523,9 +523,9 @@ class Scripts(unittest.TestCase):
 
     def test_the_last_line_of_the_check_is_what_passed_and_what_failed(self):
         for counts, status, lines in [("3 0 0 a\n1 0 0 b\n", 0, ["4 passed, 0 failed"]),
-                                      ("3 0 2 a\n", 0, ["2 skipped", "3 passed, 0 failed"]),
-                                      ("3 1 2 a: b c\n", 1, ["failed: a: b c", "2 skipped", "3 passed, 1 failed"]),
-                                      ("0 0 1 a\n", 1, ["1 skipped", "0 passed, 0 failed"])]:
+                                      ("3 0 2 a\n", 0, ["skipped: a (2 of 5)", "2 skipped", "3 passed, 0 failed"]),
+                                      ("3 1 2 a: b c\n", 1, ["failed: a: b c", "skipped: a: b c (2 of 6)", "2 skipped", "3 passed, 1 failed"]),
+                                      ("0 0 1 a\n", 1, ["skipped: a", "1 skipped", "0 passed, 0 failed"])]:
             done = self.tool("sum_counts.py", counts)
             self.assertEqual((done.returncode, done.stdout.splitlines()), (status, lines), done.stderr)
         self.assertIn("sum_counts.py", (ROOT / "check").read_text("utf-8").splitlines()[-1])
