@@ -5,9 +5,12 @@ tokenizer_differences.py --binary TROUPE [--strings 200000] [--seed 1] [--only N
 
 Code points are those assigned in Unicode 14 (Python 3.11). The tokenizers: the committed small ones, as they are and
 with their special tokens matched behind the normaliser; some that are trained here, among them the patterns of Llama 3,
-GPT-4o, DeepSeek 3 and Tekken with added tokens of any flags; and Qwen 3's where the shared folder is. Each is asked for
-special tokens as such, as plain text, and with what its post-processor puts before a text; --strings texts are shared
-out among them. What differs is printed, shortened to the least text that still does; exit status 1.
+GPT-4o, DeepSeek 3 and Tekken with added tokens of any flags; and Qwen 3's where the shared folder is. GGUF files, too:
+SentencePiece vocabularies by their scores (a trained one, Llama 2's where the shared folder is) and byte-level BPE of
+several families, beside HF tokenizers made of the same (gguf_vocabularies.py). Each is asked for special tokens as such,
+as plain text, and with what its post-processor puts before a text; --strings texts are shared out among them, and a text
+that a tokenizer cannot be asked about is replaced by another. What differs is printed, shortened to the least text that
+still does; exit status 1.
 """
 import argparse
 import json
@@ -21,6 +24,8 @@ import unicodedata
 
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers  # noqa: E402
+
+import gguf_vocabularies as gguf  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 RANGES = [(0x20, 0x7F), (0x20, 0x7F), (0xA0, 0x250), (0x300, 0x370), (0x370, 0x530), (0x590, 0x780), (0x900, 0xE80), (0x1000, 0x1200), (0x1780, 0x1800), (0x1E00, 0x2070),
@@ -155,7 +160,8 @@ def normalized_specials(path):
 
 
 def run(binary, command, path, lines, *options):
-    done = subprocess.run([binary, command, "--tokenizer", path, "--lines", *options], input="".join(line + "\n" for line in lines).encode(), capture_output=True, check=False)
+    source = "--model" if path.endswith(".gguf") else "--tokenizer"
+    done = subprocess.run([binary, command, source, path, "--lines", *options], input="".join(line + "\n" for line in lines).encode(), capture_output=True, check=False)
     if done.returncode != 0:
         sys.exit(f"{command} {path}: {done.stderr.decode()}")
     return [json.loads(line) for line in done.stdout.splitlines()]
@@ -215,7 +221,6 @@ def shorten(binary, mode, path, text):
 
 
 def compare(binary, name, mode, path, texts, found):
-    texts = [text for text in texts if mode.fits(text)]
     ids = run(binary, "tokenize", path, [json.dumps(text) for text in texts], *mode.options)
     wanted = [mode.ids(text) for text in texts]
     bad = [i for i in range(len(texts)) if ids[i] != wanted[i]]
@@ -237,7 +242,36 @@ def compare(binary, name, mode, path, texts, found):
     return len(bad) + len(wrong)
 
 
+def gguf_files(folder, shared):
+    """{name: (the GGUF file, the tokenizer.json that means the same)}"""
+    pairs = {}
+
+    def add(name, fields, reference, file=None):
+        made = pathlib.Path(folder) / f"{name}.gguf"
+        if file is None:
+            gguf.write(made, fields)
+        reference_path = pathlib.Path(folder) / f"{name}.reference.json"
+        reference_path.write_text(reference.to_str())
+        pairs[name] = (file or made, reference_path)
+
+    scored = gguf.trained_scores(corpus(), 900)
+    add("gguf_scores", scored, gguf.from_scores({key: value for key, (_, value) in scored.items()}))
+    llama = shared / "data" / "vocab" / "ggml-vocab-llama-spm.gguf"
+    if llama.exists():
+        add("gguf_llama2", None, gguf.from_scores(gguf.read(llama)), llama)
+    for name, family in (("llama3", "llama-bpe"), ("gpt4o", "gpt-4o"), ("tekken", "tekken"), ("deepseek", "deepseek-v3")):
+        words = gguf.trained_words(corpus(), PATTERNS[name], name in ("llama3", "tekken"), None)
+        add("gguf_" + name, gguf.of_words(words.to_str(), family, "<s>"), words)
+    words = gguf.trained_words(corpus(), [gguf.QWEN2_WORDS], False, normalizers.NFC())
+    add("gguf_qwen2", gguf.of_words(words.to_str(), "qwen2", "<s>"), words)
+    qwen = shared / "data" / "tokenizers" / "qwen3" / "tokenizer.json"
+    if qwen.exists():
+        add("gguf_qwen3", gguf.of_words(qwen.read_text(), "qwen2", None), Tokenizer.from_file(str(qwen)))
+    return pairs
+
+
 def tokenizer_files(folder, rnd):
+    """{name: (the file that is tested, the tokenizer.json of the reference)}"""
     paths = {path.stem: path for path in sorted((ROOT / "tests" / "data" / "tokenizers_tiny").glob("*.json")) if not path.stem.endswith(".expected")}
 
     def add(name, content):
@@ -251,10 +285,25 @@ def tokenizer_files(folder, rnd):
     for name in PATTERNS:
         for number in range(3):
             add(f"{name}_{number}", trained_pattern(name, rnd).to_str())
-    qwen = pathlib.Path(os.environ.get("TROUPE_SHARED", ROOT.parent / "shared")) / "data" / "tokenizers" / "qwen3" / "tokenizer.json"
+    shared = pathlib.Path(os.environ.get("TROUPE_SHARED", ROOT.parent / "shared"))
+    qwen = shared / "data" / "tokenizers" / "qwen3" / "tokenizer.json"
     if qwen.exists():
         paths["qwen3"] = qwen
-    return paths
+    return {name: (path, path) for name, path in paths.items()} | gguf_files(folder, shared)
+
+
+def draw(make, pieces, mode, count):
+    """So many texts that the mode can be asked about."""
+    texts = []
+    for _ in range(100 * count):
+        if len(texts) == count:
+            return texts
+        text = make(pieces)
+        if mode.fits(text):
+            texts.append(text)
+    if len(texts) == count:
+        return texts
+    sys.exit(f"{mode.name}: only {len(texts)} of {count} texts fit")
 
 
 def main():
@@ -278,11 +327,17 @@ def main():
         # Qwen 3's is the one of a real model: it gets ten shares.
         shares = {name: 10 if name == "qwen3" else 1 for name in paths}
         share = arguments.strings / sum(shares[name] for name, _ in asked)
-        for name, mode in asked:
-            added = Tokenizer.from_file(str(paths[name])).get_added_tokens_decoder().values()
-            pieces = PIECES + [token.content for token in added if not (token.content.startswith("<0x") or name == "qwen3" and not token.special)]
-            texts = [make(pieces) for _ in range(int(share * shares[name]) + 1)]
-            differences += compare(arguments.binary, name, Mode(mode, str(paths[name])), str(paths[name]), texts, found)
+        compared = 0
+        for name, mode_name in asked:
+            tested, reference = (str(path) for path in paths[name])
+            mode = Mode(mode_name, reference)
+            added = mode.reference.get_added_tokens_decoder().values()
+            pieces = PIECES + [token.content for token in added if not (token.content.startswith("<0x") or name.endswith("qwen3") and not token.special)]
+            texts = draw(make, pieces, mode, int(share * shares[name]) + 1)
+            differences += compare(arguments.binary, name, mode, tested, texts, found)
+            compared += len(texts)
+        assert compared >= arguments.strings
+        print(f"{compared} texts compared")
     if arguments.keep:
         pathlib.Path(arguments.keep).write_text("[\n" + ",\n".join(json.dumps(entry) for entry in found) + "\n]\n")
     print("no difference" if differences == 0 else f"{differences} differences")
