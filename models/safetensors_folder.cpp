@@ -364,6 +364,13 @@ const model_tensor* safetensors_folder::find_tensor(std::string_view name) const
 error safetensors_folder::missing(std::string_view name) const {
   const safetensors_entry* entry = find_entry(name);
   if (entry == nullptr) return tensor_source::missing(name);
+  if (entry->type == safetensors_type::u8)
+    return fail(
+        "tensor '" + std::string(name) + "' is " + describe(*entry) +
+            ": bytes, as programs of their own formats pack quantised weights (bitsandbytes, MXFP4, ...), "
+            "which "
+            "are not read; use a folder of the model in F32, F16, BF16, FP8 or INT8, or a GGUF file",
+        errc::unsupported);
   return fail(
       "tensor '" + std::string(name) + "' is " + describe(*entry) +
           "; F32, F16, BF16, or a matrix of F8_E4M3, F8_E5M2 or I8 with scales, is needed",
