@@ -75,6 +75,19 @@ void read_heads(config_reader& keys, model_config& config) {
                        std::to_string(config.head_dim) + ": only equal lengths are supported");
 }
 
+/// Some converters put both halves of a model that reads images into one file. What its other half needs is
+/// no part of the text's.
+bool read_gguf_vision(const gguf_file& file, config_reader& keys, const architecture& kind) {
+  if (kind.hf_wrapper.empty()) return false;
+  bool there = false;
+  for (const char* half : {"vision", "mm"}) {
+    keys.ignore_members({half, ""});
+    const std::string prefix = std::string(kind.gguf) + '.' + half + '.';
+    for (const gguf_value& value : file.metadata()) there = there || value.key.starts_with(prefix);
+  }
+  return there;
+}
+
 /// The embedding table is the authority on the vocabulary; a stated size must agree.
 result<void> read_gguf_vocabulary_size(const gguf_file& file, config_reader& keys, model_config& config) {
   const auto table = file.tensor("token_embd.weight");
@@ -158,6 +171,7 @@ result<model_config> read_model_config(const gguf_file& file) {
   config.kind = kind;
   config_reader keys(make_gguf_source(file, std::string(*stated) + '.'), file.name(), true);
   check_neutral_gguf_keys(keys);
+  config.text_half = read_gguf_vision(file, keys, *kind);
   read_widths(keys, config);
   read_heads(keys, config);
   if (keys.failed()) return keys.outcome().error(); // heads and widths are divisors below

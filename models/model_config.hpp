@@ -55,7 +55,7 @@ struct model_config {
   std::optional<rope_config> local_rope; ///< of layers whose choice is `local`
   std::vector<layer_kind> layer_kinds;   ///< [layers], or empty: all plain
   bool tied_head = false;                ///< the head multiplies by the embedding table
-  bool text_half = false;                ///< of a folder's model that reads images, too; the rest is not used
+  bool text_half = false;                ///< of a model that reads images, too; the rest is not used
 
   /// Biases; nothing: where the file has them, which is all of a layer's or none.
   std::optional<bool> qkv_bias = false, output_bias = false, mlp_bias = false;

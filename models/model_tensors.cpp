@@ -31,7 +31,7 @@ std::string translated(const architecture& kind, const std::string& gguf, std::u
 class tensor_taker {
  public:
   tensor_taker(const tensor_source& source, const model_config& config) : source_(source), config_(config) {
-    if (config.text_half) half_.emplace(source);
+    if (config.text_half && is_folder()) half_.emplace(source);
   }
 
   bool is_folder() const noexcept { return source_.has_folder_names(); }
@@ -111,7 +111,7 @@ class tensor_taker {
   /// What old checkpoints carry along: frequencies that follow from the configuration, masks, and the head of
   /// a model whose head is its embedding.
   bool is_harmless(std::string_view name) const {
-    if (!is_folder()) return false;
+    if (!is_folder()) return config_.text_half && (name.starts_with("v.") || name.starts_with("mm."));
     if (half_ && text_half_names::is_vision(name)) return true;
     return name.ends_with(".rotary_emb.inv_freq") || name.ends_with(".position_ids") ||
            name.ends_with(".masked_bias") || (config_.tied_head && name == name_of("output.weight"));

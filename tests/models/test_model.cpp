@@ -421,6 +421,38 @@ BOOST_AUTO_TEST_CASE(a_gemma3_file_without_a_window_has_global_layers_only) {
   BOOST_TEST((kind_of().rope == rope_choice::local));
 }
 
+BOOST_AUTO_TEST_CASE(the_half_of_a_gemma3_file_that_reads_images_is_left_out) {
+  llama_file file;
+  file.texts["general.architecture"] = "gemma3";
+  for (const char* name : {"attn_q_norm", "attn_k_norm"})
+    file.tensors["blk.0." + std::string(name) + ".weight"] = {4};
+  for (const char* name : {"post_attention_norm", "post_ffw_norm"})
+    file.tensors["blk.0." + std::string(name) + ".weight"] = {8};
+  const auto without = load(file);
+  BOOST_REQUIRE_MESSAGE(without, without.error().message);
+  BOOST_TEST(!(*without)->config.text_half);
+
+  file.numbers["llama.mm.tokens_per_image"] = 256;
+  file.numbers["llama.vision.block_count"] = 27;
+  file.reals["llama.vision.attention.layer_norm_epsilon"] = 1e-6F;
+  file.tensors["v.blk.0.attn_q.weight"] = {4, 4};
+  file.tensors["mm.mm_soft_emb_norm.weight"] = {4};
+  const auto with = load(file);
+  BOOST_REQUIRE_MESSAGE(with, with.error().message);
+  BOOST_TEST((*with)->config.text_half);
+  BOOST_TEST((*with)->weight_bytes == (*without)->weight_bytes);
+
+  // Ollama's first files lack what the text half needs, too: they are refused, not guessed.
+  const auto vague = [&](llama_file& f) {
+    f = file;
+    f.reals.erase("llama.attention.layer_norm_rms_epsilon");
+  };
+  BOOST_TEST(mentions(refusal(vague), "gemma3.attention.layer_norm_rms_epsilon"));
+  // Nor may an architecture that has no such half have its tensors.
+  const auto other = [](llama_file& f) { f.numbers["llama.vision.block_count"] = 27; };
+  BOOST_TEST(mentions(refusal(other, errc::unsupported), "llama.vision.block_count"));
+}
+
 BOOST_AUTO_TEST_CASE(converted_layers_name_what_cannot_be_converted) {
   model_options options;
   options.layer_scheme = "dense.f16";
