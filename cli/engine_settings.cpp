@@ -6,6 +6,7 @@
 #include "config/property.hpp"
 #include "runtime/base/log.hpp"
 
+#include <cstdio>
 #include <filesystem>
 #include <unistd.h>
 
@@ -57,6 +58,10 @@ engine_options make_engine_options(const config::settings& all) {
   make_trace_dir(from.trace_dir);
   out.trace_dir = from.trace_dir;
   return out;
+}
+
+void tell_loading(std::string_view line) {
+  std::fprintf(stderr, "%.*s\n", static_cast<int>(line.size()), line.data());
 }
 
 void apply_log_level(const config::settings& all) {

@@ -3,9 +3,13 @@
 #include "cli/arguments.hpp"
 #include "cli/catalogue.hpp"
 #include "cli/command.hpp"
+#include "cli/engine_settings.hpp"
 #include "cli/text.hpp"
 #include "cli/text_model.hpp"
+#include "engine/load_watch.hpp"
 #include "kernels/cpu_backend.hpp"
+#include "models/gguf_file.hpp"
+#include "models/hf_folder.hpp"
 #include "models/model.hpp"
 #include "plugins/host/scheme_registry.hpp"
 #include "quant/evaluation.hpp"
@@ -29,6 +33,25 @@ struct evaluated_model {
   std::string kernels; // one line
 };
 
+std::shared_ptr<const models::model>
+load_watched(const std::string& path, models::model_options& options, std::uint32_t positions) {
+  const auto load = [&](const auto& file, std::uint64_t bytes) {
+    detail::watch_loading(
+        options, {.path = path,
+                  .file_bytes = bytes,
+                  .context = positions,
+                  .positions = positions,
+                  .tell = tell_loading});
+    return models::load_model(file, options).value();
+  };
+  if (models::is_folder(path)) {
+    const auto folder = models::hf_folder::open(path).value();
+    return load(folder, folder.tensors.file_bytes());
+  }
+  const auto file = models::gguf_file::open(path).value();
+  return load(file, file.file_bytes());
+}
+
 // `positions`: what the KV pool must hold.
 evaluated_model load(const config::settings& all, std::uint32_t positions) {
   plugins::scheme_registry registry;
@@ -37,7 +60,7 @@ evaluated_model load(const config::settings& all, std::uint32_t positions) {
   options.find_scheme = [&registry](std::string_view id) { return registry.find(id); };
   options.reference = all.engine.reference;
   options.threads = all.engine.threads;
-  auto model = models::load_model(resolve_model(all.model.path), options).value();
+  auto model = load_watched(resolve_model(all.model.path), options, positions);
   if (positions > model->config.context)
     throw failure(
         errc::bad_config, "a context of " + std::to_string(positions) + " is more than the model's " +

@@ -129,8 +129,10 @@ int replay_command(const std::vector<std::string>& words) {
     return 0;
   }
   if (cut_short) what.max_tokens = static_cast<std::uint32_t>(trace.token_ids.size());
-  const repetition again = repeat(
-      make_engine_options(all), std::move(what), any_fingerprint ? std::string() : trace.system_fingerprint);
+  engine_options engine = make_engine_options(all);
+  engine.on_loading = tell_loading; // the level of the log here hides it
+  const repetition again =
+      repeat(std::move(engine), std::move(what), any_fingerprint ? std::string() : trace.system_fingerprint);
   if (const auto other = detail::fingerprint_difference(trace.system_fingerprint, again.fingerprint);
       !other.empty())
     std::printf(

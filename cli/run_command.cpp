@@ -112,7 +112,9 @@ int run_command(const std::vector<std::string>& words) {
   // As at every door. A chat template would make something even of nothing, which nobody has asked for.
   if (talk.prompt && talk.prompt->empty())
     throw failure(errc::bad_config, "the prompt is empty, at least 1 character is needed");
-  conversation session(make_engine_options(all), std::move(talk));
+  engine_options engine = make_engine_options(all);
+  engine.on_loading = tell_loading; // the level of the log here hides it
+  conversation session(std::move(engine), std::move(talk));
   return session.run();
 }
 

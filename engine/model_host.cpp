@@ -2,6 +2,7 @@
 #include "engine/model_host.hpp"
 
 #include "actors/scheduler_core.hpp"
+#include "engine/load_watch.hpp"
 #include "kernels/cpu_backend.hpp"
 #include "models/chat_template.hpp"
 #include "models/detokenizer.hpp"
@@ -12,7 +13,6 @@
 #include "models/model.hpp"
 #include "models/tokenizer.hpp"
 #include "plugins/host/scheme_registry.hpp"
-#include "runtime/base/byte_text.hpp"
 #include "runtime/base/log.hpp"
 
 #include <xxhash.h>
@@ -156,47 +156,6 @@ result<std::optional<kernels::isa>> wanted_isa(const engine_options& options) {
         "isa is " + options.isa + ", this machine has " + std::string(kernels::isa_name(kernels::best_isa())),
         "isa", 0};
   return std::optional(*level);
-}
-
-constexpr std::uint64_t slow_bytes = 1ULL << 30; // to load so many takes a while, which is then told about
-
-/// Progress as one log line per tenth, for files that take a while.
-auto log_progress(std::uint64_t file_bytes) {
-  return [next = std::uint64_t{1}, file_bytes](std::uint64_t done, std::uint64_t total) mutable {
-    if (file_bytes < slow_bytes || total == 0) return;
-    const std::uint64_t tenth = done * 10 / total;
-    if (tenth < next) return;
-    next = tenth + 1;
-    log().info("loading: {} %", tenth * 10);
-  };
-}
-
-/// Tells what the model will need before any of it is taken, or refuses it.
-result<void>
-forecast_load(const engine_options& options, const models::load_forecast& needs, std::uint64_t available) {
-  const std::uint32_t context =
-      options.max_context > 0 ? std::min(options.max_context, needs.context) : needs.context;
-  log().info(
-      "memory forecast: weights {}, KV {} per token, {} for one sequence of {}; {} available",
-      human_bytes(needs.weight_bytes), human_bytes(needs.kv_position_bytes),
-      human_bytes(needs.kv_position_bytes * context), context, human_bytes(available));
-  if (needs.weight_bytes <= available) {
-    const std::uint64_t left = available - needs.weight_bytes;
-    if (options.kv_memory_bytes <= left) return {}; // the exact plan comes with the model
-    return error{
-        errc::no_memory,
-        "kv-memory is " + human_bytes(options.kv_memory_bytes) + ", and beside the weights (" +
-            human_bytes(needs.weight_bytes) + ") " + human_bytes(left) +
-            " are available: lower it, or leave it out to have it chosen",
-        {},
-        0};
-  }
-  return error{
-      errc::no_memory,
-      options.model_path + ": " + human_bytes(needs.weight_bytes) + " of weights, " + human_bytes(available) +
-          " of memory are available: use a smaller model",
-      {},
-      0};
 }
 
 void describe_model(
@@ -383,10 +342,12 @@ host_result load_model_host(const engine_options& options, std::stop_token stop)
   model_options.find_scheme = [h = host.get()](std::string_view id) { return h->schemes.find(id); };
   model_options.reference = options.reference;
   model_options.threads = options.threads;
-  model_options.progress = log_progress(files->tensors().file_bytes());
-  model_options.forecast = [&](const models::load_forecast& needs) {
-    return forecast_load(options, needs, available_memory());
-  };
+  watch_loading(
+      model_options, {.path = options.model_path,
+                      .file_bytes = files->tensors().file_bytes(),
+                      .context = options.max_context,
+                      .kv_memory = options.kv_memory_bytes,
+                      .tell = options.on_loading});
   model_options.stop = stop;
   if (auto loaded = load_model_and_text(*host, *files, options.model_path, std::move(model_options)); !loaded)
     return loaded.error();

@@ -12,6 +12,7 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -53,6 +54,9 @@ struct engine_options {
       true; ///< requests of one tenant that begin alike share KV blocks; no token depends on it
   std::uint32_t preempt_every = 0; ///< preempt a running sequence every N steps, for tests; 0 = never
   std::string trace_dir;           ///< one trace file per request; empty = none
+  /// Gets a line for each tenth of a model of 1 GiB and more that was loaded, and before these one with what
+  /// it will need. Empty: they go to the log. Thread: the engine's background thread.
+  std::function<void(std::string_view line)> on_loading;
 };
 
 struct model_info {

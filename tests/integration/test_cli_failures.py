@@ -267,6 +267,8 @@ class Files(ProgramTest):
         if matrix_bytes <= total:
             self.skipTest("this machine can hold it")
         text = self.fails(1, "run", "-m", path, "--raw", "hello", says=["hostile.gguf", "use a smaller model"])
+        # Nor is it by those that load it without an engine.
+        self.fails(1, "eval", "perplexity", "-m", path, "--file", __file__, says=["hostile.gguf", "use a smaller model"])
         sizes = re.search(r": (\S+) (\SiB) of weights, (\S+) (\SiB) of memory are available: ", text)
         self.assertIsNotNone(sizes, text)
         unit = {"MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
