@@ -6,6 +6,7 @@
 #include "cli/text.hpp"
 #include "models/chat_template.hpp"
 #include "models/folder_tokenizer.hpp"
+#include "models/generation_defaults.hpp"
 #include "models/gguf_file.hpp"
 #include "models/hf_folder.hpp"
 #include "models/json_document.hpp"
@@ -93,6 +94,14 @@ class first_fault {
   std::optional<error> fault_;
 };
 
+void print_text_half(const models::model_config& shape) {
+  if (shape.text_half) print_fact("", "reads images, too; that half is not used here");
+}
+
+void print_generation(const std::optional<std::string>& unapplied) {
+  if (unapplied) print_fact("generation", *unapplied);
+}
+
 void print_forecast(const models::load_forecast& needs) {
   print_fact("memory", "weights " + human_bytes(needs.weight_bytes) + " once loaded");
   print_fact(
@@ -144,10 +153,12 @@ void inspect_file(const std::string& path, bool tensors, bool metadata) {
   first_fault fault;
   const bool words_only = file.tensors().empty();
   const auto shape = models::read_model_config(file);
-  if (shape)
+  if (shape) {
     print_shape(*shape);
-  else if (const auto stated = file.get<std::string_view>("general.architecture"))
+    print_text_half(*shape);
+  } else if (const auto stated = file.get<std::string_view>("general.architecture")) {
     print_fact("architecture", one_line(*stated) + (words_only ? "" : ", cannot be run"));
+  }
   if (metadata)
     for (const models::gguf_value& value : file.metadata())
       std::printf("%-32s %s\n", one_line(value.key).c_str(), models::describe(value).c_str());
@@ -168,6 +179,7 @@ void inspect_file(const std::string& path, bool tensors, bool metadata) {
   }
   const auto chat = models::read_chat_template(file);
   if (!fault.in(chat)) print_template(*chat);
+  print_generation(models::unapplied_generation(file));
   fault.raise();
   if (needs) print_forecast(*needs);
 }
@@ -191,7 +203,7 @@ std::optional<models::load_forecast> inspect_weights(
     print_fact(
         "folder", one_line(path) + ", " + human_bytes(folder->tensors.file_bytes()) + " of safetensors");
     print_shape(folder->config);
-    if (folder->config.text_half) print_fact("", "reads images, too; that half is not used here");
+    print_text_half(folder->config);
     rows = folder->config.vocab;
     print_tensors(folder->tensors, tensors);
     const auto needs = models::check_folder(*folder);
@@ -230,6 +242,7 @@ void inspect_folder(const std::string& path, bool tensors) {
   } else {
     fault.in(text);
   }
+  print_generation(models::unapplied_generation(path));
   fault.raise();
   if (needs) print_forecast(*needs);
 }

@@ -7,6 +7,7 @@
 #include "models/chat_template.hpp"
 #include "models/detokenizer.hpp"
 #include "models/folder_tokenizer.hpp"
+#include "models/generation_defaults.hpp"
 #include "models/gguf_file.hpp"
 #include "models/hf_folder.hpp"
 #include "models/mapped_file.hpp"
@@ -322,6 +323,9 @@ result<void> load_model_and_text(
   if (files.file)
     if (auto text = load_file_text(host, path); !text) return text;
   tell_of_reading(*host.model, path);
+  if (const auto unapplied =
+          files.folder ? models::unapplied_generation(path) : models::unapplied_generation(*files.file))
+    log().info("{}: {}", path, *unapplied);
   const std::string lacking = models::tokens_without_row(host.tokenizer->vocab(), host.model->config.vocab);
   if (!lacking.empty())
     log().warn("{}: the model has no row for {}; a prompt with one is refused", path, lacking);

@@ -140,6 +140,14 @@ BOOST_AUTO_TEST_CASE(a_prompt_with_a_token_that_the_model_lacks_is_refused_by_na
   BOOST_TEST(host->info.end_of_sequence == (std::vector<std::int32_t>{3}), boost::test_tools::per_element());
 }
 
+BOOST_AUTO_TEST_CASE(recommended_sampling_is_told_when_it_is_not_applied) {
+  const text_folder folder;
+  folder.disk.write("generation_config.json", R"({"eos_token_id": 3, "temperature": 0.6, "top_k": 20})");
+  const heard_log heard;
+  loaded(folder.disk.path());
+  BOOST_TEST(heard.says("generation_config.json: temperature 0.6, top_k 20 are not applied"));
+}
+
 BOOST_AUTO_TEST_CASE(a_gguf_file_with_more_tokens_than_rows_loads_too) {
   const temporary_folder disk("troupe_host");
   llama_file file;
