@@ -159,6 +159,14 @@ result<folder_format> read_folder_format(const boost::json::object& config, cons
 result<hf_folder> hf_folder::open(const std::string& path) {
   const std::string name = path + "/config.json";
   const auto document = read_json_object(name);
+  if (!document && document.error().code == errc::not_found)
+    return error{
+        errc::not_found,
+        path +
+            ": is a folder without config.json; a model's folder holds that and its weights as .safetensors "
+            "files",
+        {},
+        0};
   if (!document) return document.error();
   const auto half = text_half(*document, name);
   if (!half) return half.error();

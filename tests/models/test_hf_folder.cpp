@@ -538,6 +538,7 @@ BOOST_AUTO_TEST_CASE(a_folder_without_its_files_is_told_by_name) {
   BOOST_REQUIRE(!nothing);
   BOOST_TEST((nothing.error().code == errc::not_found));
   BOOST_TEST(nothing.error().message.find("config.json") != std::string::npos);
+  BOOST_TEST(nothing.error().message.find(".safetensors") != std::string::npos);
 }
 
 BOOST_AUTO_TEST_SUITE_END()
