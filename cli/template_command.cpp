@@ -63,18 +63,12 @@ std::string source_of(const std::string& template_file, const std::optional<text
   return *opened->chat_template;
 }
 
-// Takes a text out of the variables, or else the model's token of that kind.
-std::string token_text(
-    json::object& variables, std::string_view name, const std::optional<text_model>& opened,
-    std::optional<models::token_id> models::vocabulary::*id) {
-  std::string text;
-  if (const json::value* given = variables.if_contains(name); given != nullptr && given->is_string()) {
-    text = given->get_string();
-    variables.erase(name);
-  } else if (opened) {
-    const models::vocabulary& vocabulary = opened->tokenizer->vocab();
-    if (const auto token = vocabulary.*id) text = vocabulary.tokens[static_cast<std::size_t>(*token)];
-  }
+// Takes a text out of the variables: a token that is named there is the caller's own, no message's.
+std::optional<std::string> take_text(json::object& variables, std::string_view name) {
+  const json::value* given = variables.if_contains(name);
+  if (given == nullptr || !given->is_string()) return std::nullopt;
+  std::string text(given->get_string());
+  variables.erase(name);
   return text;
 }
 
@@ -116,15 +110,20 @@ int template_command(const std::vector<std::string>& words) {
   const auto compiled = models::chat_template::compile(source_of(template_file, opened)).value();
   json::object variables =
       context_file.empty() ? json::object{{"messages", spoken(system, turns)}} : read_context(context_file);
-  const std::string bos = token_text(variables, "bos_token", opened, &models::vocabulary::bos);
-  const std::string eos = token_text(variables, "eos_token", opened, &models::vocabulary::eos);
+  const auto bos = take_text(variables, "bos_token"), eos = take_text(variables, "eos_token");
   if (no_generation_prompt) variables["add_generation_prompt"] = false;
 
   models::jinja::heap values;
   models::chat_context context;
-  context.extra = models::jinja::from_json(values, variables).value();
-  context.bos_token = bos;
-  context.eos_token = eos;
+  const auto given = models::jinja::from_json(values, variables);
+  if (!given)
+    throw failure(errc::bad_file, (context_file.empty() ? "" : context_file + ": ") + given.error().message);
+  context.extra = *given;
+  // As the server does; what the variables say goes before.
+  const models::vocabulary none;
+  models::set_names(context, opened ? opened->tokenizer->vocab() : none, values);
+  if (bos) context.bos_token = *bos;
+  if (eos) context.eos_token = *eos;
   if (!options.given("--now")) {
     const std::time_t seconds = std::time(nullptr);
     localtime_r(&seconds, &context.now);

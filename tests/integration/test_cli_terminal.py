@@ -269,7 +269,7 @@ class Answers(ProgramTest):
                 self.assertEqual(troupe(*words).stdout.decode(), shown or number)
             for number in ("9223372036854775808", "18446744073709551616", "-9223372036854775809", "1" + "0" * 40):
                 context.write_text('{"n": {"m": %s}}' % number, encoding="utf-8")
-                self.fails(1, *words, says=["integer", "64 bits"])
+                self.fails(1, *words, says=[str(context), 'integer in "n.m"', "64 bits"])
             context.write_text('{"n": %s}' % ("[" * 100 + "]" * 100), encoding="utf-8")
             self.fails(1, *words, says=[str(context), "nested deeper than 64"])
 
