@@ -32,17 +32,15 @@ for c in cases:
     " + m['content'].split('</think>')[-1] | trim + '<|im_end|>\\n' }}{%- for c in m.tool_calls or [] %}{{ c.function.name }}"
     "{{ c.function.arguments | tojson }}{% endfor %}{% endfor %}{% if add_generation_prompt %}{{ eos_token }}{% endif %}"
 )
-# What Jinja's sandbox refuses and this interpreter allows on values that the template made.
-(out / "mutators").write_text(
-    "{% set x = [3, 1] %}{% set d = {'a': 1, 'b': 2} %}{{ x.append(2) }}{{ x.extend('ab') }}{{ x.insert(1, 9) }}"
-    "{{ x.insert(-9, 0) }}{{ x.pop() }}{{ x.pop(0) }}{{ x.pop(-1) }}{{ x.reverse() }}{{ x.count(1) }}{{ x.index(1) }}"
-    "{{ d.update({'c': 3}, e=4) }}{{ d.pop('a') }}{{ d.pop('zz', 5) }}{{ d.copy() }}{{ x.copy() }}{{ x }}{{ d }}"
+(out / "methods").write_text(
+    "{% set x = [3, 1] %}{% set d = {'a': 1, 'b': 2} %}{{ x.append }}{{ x.count(1) }}{{ x.index(1) }}{{ d.pop is defined }}"
+    "{{ d.copy() }}{{ x.copy() }}{{ x }}{{ d }}"
     "{{ s.rindex('l') }}{{ s.index('o', 5, -1) }}{{ s.find('x', -3) }}{{ s.endswith(('x', 'd'), 2) }}{{ u.swapcase() }}"
     "{{ '-5'.zfill(6) }}{{ '+5'.zfill(1) }}{{ '{0}{x!r}{{}}'.format(1, x='a') }}{{ u.title() }}{{ u.isupper() }}"
     "{{ u.center(30) }}{{ s.rpartition('zz') }}{{ s.partition('o') }}{{ nl.splitlines(true) }}{{ (1, 2, 1).count(1) }}"
 )
-for i, text in enumerate(["{{ [].pop() }}", "{{ [1].pop(5) }}", "{{ {}.pop('a') }}", "{{ [1].index(2) }}", "{{ 'a'.index('b') }}",
-                          "{{ messages.append(1) }}", "{{ messages[0].update(x=1) }}", "{{ {}.update(1) }}", "{{ '{'.format() }}",
+for i, text in enumerate(["{{ [].pop() }}", "{{ {}.pop('a') }}", "{{ [1].index(2) }}", "{{ 'a'.index('b') }}",
+                          "{{ messages.append(1) }}", "{{ messages[0].update(x=1) }}", "{{ '{'.format() }}",
                           "{{ '}'.format() }}", "{{ '{:>3}'.format(1) }}", "{{ '{1}{}'.format(1, 2) }}", "{{ 'a'.center(3, 'xy') }}",
-                          "{{ 'a'.split('') }}", "{{ ''.partition('') }}", "{{ 'a'.strip(1) }}", "{{ 'a'.find() }}", "{{ [].append() }}"]):
+                          "{{ 'a'.split('') }}", "{{ ''.partition('') }}", "{{ 'a'.strip(1) }}", "{{ 'a'.find() }}"]):
     (out / f"method_error_{i:02}").write_text(text)
