@@ -342,6 +342,12 @@ result<void> check_together(const settings& all) {
     return error{
         errc::bad_config, "model.path is empty; give a GGUF file or a name of `troupe pull --list`",
         "model.path", 0};
+  if (all.server.host.empty()) // which the system would take for every network there is
+    return error{
+        errc::bad_config,
+        "server.host is empty; give 127.0.0.1 for this machine alone, an address of it, or 0.0.0.0 for every "
+        "network",
+        "server.host", 0};
   return {};
 }
 

@@ -26,7 +26,8 @@ resolve(const asio::any_io_executor& executor, const std::string& host, std::uin
   const asio::ip::address literal = asio::ip::make_address(host, ec);
   if (!ec) return tcp::endpoint(literal, port);
   tcp::resolver resolver(executor);
-  const auto found = resolver.resolve(host, std::to_string(port), tcp::resolver::passive, ec);
+  // Not passive: with that flag an empty name would stand for every network.
+  const auto found = resolver.resolve(host, std::to_string(port), tcp::resolver::flags(), ec);
   if (ec || found.empty())
     return error{
         errc::bad_config,

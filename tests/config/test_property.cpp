@@ -179,6 +179,10 @@ BOOST_AUTO_TEST_CASE(settings_that_contradict_each_other_are_refused) {
   all = {};
   all.model.path.clear();
   BOOST_TEST(check_together(all).has_error());
+  all = {};
+  all.server.host.clear();
+  BOOST_REQUIRE(check_together(all).has_error());
+  BOOST_TEST(check_together(all).error().param == "server.host");
 }
 
 BOOST_AUTO_TEST_CASE(times_by_priority_are_one_number_or_a_list) {

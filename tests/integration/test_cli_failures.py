@@ -152,12 +152,18 @@ class Usage(ProgramTest):
     def test_a_flag_without_its_value_is_named(self):
         self.fails(2, "serve", "--port", says=["--port"])
 
+    def test_an_empty_host_is_refused_and_does_not_stand_for_every_network(self):
+        for words in (["--host", ""], ["--host="], ["--set", "server.host="]):
+            self.fails(2, "serve", "-m", TINY, "--port", "0", *words, says=["server.host", "127.0.0.1", "0.0.0.0"])
+
     def test_settings_that_contradict_each_other_are_named(self):
         self.fails(2, "serve", "--kv-low-watermark", "0.96", says=["kv_low_watermark", "kv_high_watermark"])
         self.fails(2, "serve", "--max-step-tokens", "8", says=["max_step_tokens", "max_batch"])
 
     def test_bench_names_what_is_wrong_with_its_arguments(self):
         self.fails(2, "bench", "serve", "localhost:80", says=["http://"])
+        for port in ("0", "65536", "99999", "8080x", "-1", "4294967297"):
+            self.fails(2, "bench", "serve", f"http://127.0.0.1:{port}/v1", says=[f'"{port}"', "1 to 65535"])
         self.fails(2, "bench", "serve", "http://127.0.0.1:1", "--prompt-words", "9-3", says=["--prompt-words"])
         self.fails(2, "bench", "serve", "http://127.0.0.1:1", "--extra", "n=[", says=["--extra"])
         self.fails(1, "bench", "serve", "http://127.0.0.1:1", says=["127.0.0.1:1"])

@@ -319,6 +319,13 @@ BOOST_AUTO_TEST_CASE(a_drain_lets_the_running_request_finish) {
   door.run_until([&] { return door.engine.sessions.empty(); });
 }
 
+BOOST_AUTO_TEST_CASE(no_name_at_all_is_this_machine_and_not_every_network) {
+  boost::asio::io_context io;
+  const auto opened = listener::bind(io.get_executor(), "", 0, "--port");
+  BOOST_REQUIRE(opened);
+  BOOST_TEST((*opened)->endpoint().address().is_loopback());
+}
+
 BOOST_AUTO_TEST_CASE(a_port_in_use_is_told_with_the_way_out) {
   running_door door(true);
   const auto second =
