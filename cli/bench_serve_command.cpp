@@ -43,6 +43,13 @@ void parse_url(std::string_view url, load_options& into) {
   if (into.host.empty() || into.port.empty())
     throw failure(
         errc::bad_config, '"' + whole + "\" has no host or no port, for example http://127.0.0.1:8080");
+  // The resolver would take the number modulo 65536.
+  std::uint32_t number = 0;
+  const char* const end = into.port.data() + into.port.size();
+  const auto [stop, code] = std::from_chars(into.port.data(), end, number);
+  if (code != std::errc{} || stop != end || number < 1 || number > 65535)
+    throw failure(
+        errc::bad_config, '"' + whole + "\" has the port \"" + into.port + "\"; it takes 1 to 65535");
 }
 
 // "90" or "1-600".
