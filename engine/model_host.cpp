@@ -21,9 +21,11 @@
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
+#include <filesystem>
 #include <new>
 #include <optional>
 #include <span>
+#include <system_error>
 #include <vector>
 
 namespace troupe::detail {
@@ -171,7 +173,10 @@ void describe_model(
     if (info.name.size() > 5 && info.name.ends_with(".gguf")) info.name.resize(info.name.size() - 5);
   }
   info.architecture = m.config.architecture;
-  info.path = options.model_path;
+  // Traces are replayed from other folders.
+  std::error_code nowhere;
+  info.path = std::filesystem::absolute(options.model_path, nowhere).string();
+  if (nowhere) info.path = options.model_path;
   info.context = host.context;
   info.vocabulary = m.config.vocab;
   info.layers = m.config.layers;

@@ -60,7 +60,8 @@ struct engine_options {
 };
 
 struct model_info {
-  std::string name, architecture, path;
+  std::string name, architecture;
+  std::string path; ///< absolute
   std::uint32_t context = 0, vocabulary = 0, layers = 0;
   std::vector<std::int32_t> end_of_sequence;
   bool has_chat_template = false;
