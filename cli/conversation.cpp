@@ -210,6 +210,10 @@ asio::awaitable<void> conversation::chat() {
     request what = make_request(*line);
     answer given = co_await ask(std::move(what));
     show("\n");
+    if (output_lost()) {
+      failed_ = error{errc::io, "standard output cannot be written", {}, 0};
+      break;
+    }
     if (given.failed) {
       std::fprintf(
           stderr, "%s%s\n", one_line(given.failed->message).c_str(),
@@ -277,6 +281,7 @@ asio::awaitable<answer> conversation::ask(request what) {
       given.token_ids.insert(given.token_ids.end(), token->token_ids.begin(), token->token_ids.end());
       given.text += token->text;
       if (!options_.json) show(token->text);
+      if (output_lost()) given.failed = error{errc::io, "standard output cannot be written", {}, 0};
     } else if (auto* done = std::get_if<done_event>(&event)) {
       given.done = std::move(*done);
     } else if (auto* broken = std::get_if<failed_event>(&event)) {

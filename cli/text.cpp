@@ -3,8 +3,11 @@
 #include "cli/text.hpp"
 
 #include "models/utf8.hpp"
+#include "runtime/base/error.hpp"
 
 #include <cstdio>
+#include <poll.h>
+#include <unistd.h>
 
 namespace troupe::cli {
 
@@ -44,6 +47,16 @@ std::string lost_note(std::string_view what, std::uint64_t bytes, std::uint64_t 
 
 void print_fact(const char* name, const std::string& text) {
   std::printf("%-14s %s\n", name, text.c_str());
+}
+
+bool output_lost() noexcept {
+  if (std::ferror(stdout) != 0) return true;
+  pollfd end{STDOUT_FILENO, 0, 0};
+  return poll(&end, 1, 0) == 1 && (end.revents & (POLLERR | POLLNVAL)) != 0;
+}
+
+void require_output() {
+  if (output_lost()) throw failure(errc::io, "standard output cannot be written");
 }
 
 } // namespace troupe::cli

@@ -20,4 +20,10 @@ std::string lost_note(std::string_view what, std::uint64_t bytes, std::uint64_t 
 /// A line of a report on standard output: the name in a column of its own, then the text.
 void print_fact(const char* name, const std::string& text);
 
+/// Whether standard output takes nothing more: a write has failed, or the reader of a pipe is gone.
+bool output_lost() noexcept;
+
+/// Throws `failure` when the output is lost, so that nothing is computed for nobody.
+void require_output();
+
 } // namespace troupe::cli

@@ -83,6 +83,7 @@ void for_each_json_line(Act act) {
     const std::string wrong = failed ? "is not JSON: " + failed.message() : act(line);
     if (!wrong.empty())
       throw failure(errc::bad_request, "standard input, line " + std::to_string(number) + ": " + wrong);
+    require_output();
     at = end + 1;
   }
 }
