@@ -243,7 +243,8 @@ int bench_serve_command(const std::vector<std::string>& words) {
       throw failure(errc::bad_config, "--extra takes KEY=JSON, not \"" + field + '"');
     load.extra[field.substr(0, equals)] = field.substr(equals + 1);
   }
-  load.words = text.empty() ? built_in_words(load.seed) : split_words(read_text_file(text));
+  load.words =
+      text.empty() ? built_in_words(load.seed) : split_words(read_text_file(text, "--text", most_text));
   if (load.words.empty()) throw failure(errc::bad_config, text + ": has no words");
 
   const load_result result = run_load(load);

@@ -101,7 +101,7 @@ int eval_perplexity_command(const std::vector<std::string>& words) {
   options.settings(all, evaluation_groups, evaluation_settings);
   if (!options.parse(words)) return 0;
 
-  const std::string text = read_text_file(file);
+  const std::string text = read_text_file(file, "--file", most_text);
   const text_model opened = open_text_model(all.model.path);
   const auto ids = encode_aloud("eval perplexity", *opened.tokenizer, text, {}, "the text");
   const evaluated_model loaded = load(all, context);
@@ -151,10 +151,12 @@ int eval_logits_command(const std::vector<std::string>& words) {
   options.settings(all, evaluation_groups, evaluation_settings);
   if (!options.parse(words)) return 0;
 
-  const auto golden = quant::read_golden(path).value();
-  const evaluated_model loaded = load(all, quant::longest_case(golden));
+  const auto golden = quant::read_golden(path);
+  if (!golden)
+    throw failure(golden.error().code, golden.error().message + "; give another file with --against");
+  const evaluated_model loaded = load(all, quant::longest_case(*golden));
   const auto report =
-      quant::compare_golden(*loaded.backend, loaded.model->program, golden, {margin, 128, nullptr}).value();
+      quant::compare_golden(*loaded.backend, loaded.model->program, *golden, {margin, 128, nullptr}).value();
   if (report.steps_compared == 0 && report.first_logits == 0)
     throw failure(
         errc::bad_file,

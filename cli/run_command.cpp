@@ -103,7 +103,7 @@ int run_command(const std::vector<std::string>& words) {
     for (const std::string& word : prompt_words) (prompt += prompt.empty() ? "" : " ") += word;
     talk.prompt = std::move(prompt);
   } else if (isatty(STDIN_FILENO) == 0) {
-    std::string prompt = read_standard_input();
+    std::string prompt = read_standard_input(most_prompt);
     if (prompt.ends_with('\n')) prompt.pop_back(); // echo's, not the prompt's
     talk.prompt = std::move(prompt);
   } else if (talk.json) {

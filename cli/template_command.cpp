@@ -31,7 +31,7 @@ json::array spoken(const std::string& system, const std::vector<std::string>& tu
 
 // The variables of a render: an object of them, or the list of messages alone.
 json::object read_context(const std::string& path) {
-  auto read = parse_bounded_json(read_text_file(path));
+  auto read = parse_bounded_json(read_text_file(path, "--context", most_template));
   if (!read) throw failure(errc::bad_file, path + ": " + read.error().message);
   if (read->wide_integer)
     throw failure(
@@ -57,7 +57,7 @@ std::tm parse_time(const std::string& text) {
 }
 
 std::string source_of(const std::string& template_file, const std::optional<text_model>& opened) {
-  if (!template_file.empty()) return read_text_file(template_file);
+  if (!template_file.empty()) return read_text_file(template_file, "--template", most_template);
   if (!opened->chat_template)
     throw failure(errc::unsupported, opened->name + ": has no chat template; give one with --template");
   return *opened->chat_template;

@@ -8,30 +8,12 @@
 #include "models/gguf_file.hpp"
 #include "models/hf_folder.hpp"
 #include "models/vocabulary_gguf.hpp"
+#include "runtime/base/bounded_file.hpp"
 
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
-#include <memory>
-#include <vector>
+#include <utility>
 
 namespace troupe::cli {
-
-namespace {
-
-std::string read_all(std::FILE* file, const std::string& name) {
-  std::string text;
-  std::vector<char> block(1U << 16);
-  while (const std::size_t count = std::fread(block.data(), 1, block.size(), file)) {
-    text.append(block.data(), count);
-    if (text.size() > models::tokenizer::max_text_bytes)
-      throw failure(errc::io, name + ": longer than 1 GiB");
-  }
-  if (std::ferror(file) != 0) throw failure(errc::io, name + ": " + std::strerror(errno));
-  return text;
-}
-
-} // namespace
 
 text_model open_text_model(const std::string& path_or_name) {
   const std::string path = resolve_model(path_or_name);
@@ -65,14 +47,14 @@ std::vector<models::token_id> encode_aloud(
   return ids;
 }
 
-std::string read_standard_input() {
-  return read_all(stdin, "standard input");
+std::string read_standard_input(std::uint64_t most) {
+  return read_bounded_stream(stdin, "standard input", most).value();
 }
 
-std::string read_text_file(const std::string& path) {
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"), &std::fclose);
-  if (!file) throw failure(errc::io, path + ": " + std::strerror(errno));
-  return read_all(file.get(), path);
+std::string read_text_file(const std::string& path, const std::string& option, std::uint64_t most) {
+  auto text = read_bounded_file(path, most);
+  if (!text) throw failure(text.error().code, text.error().message + "; give another file with " + option);
+  return std::move(*text);
 }
 
 } // namespace troupe::cli

@@ -4,6 +4,7 @@
 
 #include "models/tokenizer.hpp"
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -33,9 +34,14 @@ std::vector<models::token_id> encode_aloud(
     const std::string& command, const models::tokenizer& tokenizer, std::string_view text,
     models::encode_options how, const std::string& what);
 
-/// All of standard input. Throws `failure` above 1 GiB.
-std::string read_standard_input();
-/// A whole file. Throws `failure`.
-std::string read_text_file(const std::string& path);
+// The longest that is read of what has perhaps no end.
+inline constexpr std::uint64_t most_text = 256U << 20;    ///< to be tokenised or measured
+inline constexpr std::uint64_t most_prompt = 64U << 20;   ///< of one request
+inline constexpr std::uint64_t most_template = 16U << 20; ///< and its variables
+
+/// All of standard input. Throws `failure`.
+std::string read_standard_input(std::uint64_t most);
+/// A whole file, which `option` named. Throws `failure`.
+std::string read_text_file(const std::string& path, const std::string& option, std::uint64_t most);
 
 } // namespace troupe::cli

@@ -73,7 +73,7 @@ void print_json(const std::vector<models::token_id>& ids) {
 /// Throws `failure` naming the line.
 template<class Act>
 void for_each_json_line(Act act) {
-  const std::string input = read_standard_input();
+  const std::string input = read_standard_input(most_text);
   std::size_t number = 0;
   for (std::size_t at = 0; at < input.size();) {
     const std::size_t end = std::min(input.find('\n', at), input.size());
@@ -155,8 +155,8 @@ int tokenize_command(const std::vector<std::string>& words) {
     tokenize_lines(*tokenizer, encoding);
     return 0;
   }
-  const std::string text = !file.empty()        ? read_text_file(file)
-                           : text_words.empty() ? read_standard_input()
+  const std::string text = !file.empty()        ? read_text_file(file, "--file", most_text)
+                           : text_words.empty() ? read_standard_input(most_text)
                                                 : join(text_words);
   const auto ids = encode_aloud("tokenize", *tokenizer, text, encoding, "the text");
   if (count) std::printf("%zu\n", ids.size());
@@ -195,7 +195,8 @@ int detokenize_command(const std::vector<std::string>& words) {
     detokenize_lines(*tokenizer, !skip_special);
     return 0;
   }
-  const auto ids = parse_ids(id_words.empty() ? read_standard_input() : join(id_words), tokenizer->size());
+  const auto ids =
+      parse_ids(id_words.empty() ? read_standard_input(most_text) : join(id_words), tokenizer->size());
   std::string text = models::detokenize(*tokenizer, ids, !skip_special);
   // A prompt of the shell wants a line of its own; a pipe or a file gets the text and nothing else.
   if (isatty(STDOUT_FILENO) == 1) text += '\n';

@@ -4,14 +4,11 @@
 
 #include "config/nearest.hpp"
 #include "config/property.hpp"
+#include "runtime/base/bounded_file.hpp"
 
 #include <toml++/toml.h>
 
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <string>
 
 namespace troupe::config {
@@ -97,17 +94,12 @@ result<void> apply_file(settings& into, const std::string& path) {
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored))
     return error{errc::io, path + ": is a folder, not a TOML file", {}, 0};
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(file), {}}; // an empty file sets nothing
-  if (!file || file.bad())
+  constexpr std::uint64_t most = 1U << 20;
+  const auto text = read_bounded_file(path, most); // an empty file sets nothing
+  if (!text)
     return error{
-        errc::io,
-        path + ": " + (errno == 0 ? "cannot be read" : std::strerror(errno)) +
-            "; `troupe serve --dump-config` prints a file to begin with",
-        {},
-        0};
-  return apply_toml(into, text, path);
+        errc::io, text.error().message + "; `troupe serve --dump-config` prints a file to begin with", {}, 0};
+  return apply_toml(into, *text, path);
 }
 
 result<void> apply_assignment(settings& into, std::string_view assignment) {

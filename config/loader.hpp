@@ -14,7 +14,8 @@ namespace troupe::config {
 /// was applied before it. Errors: bad_config, "FILE:LINE: ..."; a wrong key names the nearest right one.
 result<void> apply_toml(settings& into, std::string_view text, const std::string& name);
 
-/// Reads the file and applies it. Errors: those of apply_toml; io when it cannot be read.
+/// Reads the file and applies it. Errors: those of apply_toml; io when it cannot be read or is
+/// longer than 1 MiB.
 result<void> apply_file(settings& into, const std::string& path);
 
 /// Applies one "table.key=value" of the command line. Errors: bad_config.

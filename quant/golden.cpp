@@ -3,13 +3,13 @@
 #include "quant/golden.hpp"
 
 #include "quant/evaluation.hpp"
+#include "runtime/base/bounded_file.hpp"
+#include "runtime/base/bounded_json.hpp"
 
 #include <boost/json.hpp>
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
-#include <iterator>
 
 namespace troupe::quant {
 
@@ -158,12 +158,12 @@ result<void> check_ids(const golden_case& one, std::uint32_t vocab) {
 } // namespace
 
 result<golden_file> read_golden(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) return error{errc::not_found, path + ": cannot be opened", {}, 0};
-  const std::string text{std::istreambuf_iterator<char>(in), {}};
-  boost::system::error_code failed;
-  const json::value root = json::parse(text, failed);
-  if (failed) return error{errc::bad_file, path + ": not JSON: " + failed.message(), {}, 0};
+  constexpr std::uint64_t most = 64U << 20;
+  const auto text = read_bounded_file(path, most);
+  if (!text) return text.error();
+  const auto parsed = parse_bounded_json(*text);
+  if (!parsed) return error{errc::bad_file, path + ": " + parsed.error().message, {}, 0};
+  const json::value& root = parsed->value;
   if (!root.is_object()) return error{errc::bad_file, path + ": not a JSON object", {}, 0};
   try {
     return read_document(root.get_object());

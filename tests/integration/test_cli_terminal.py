@@ -363,7 +363,7 @@ class Answers(ProgramTest):
             golden(lambda case: case["ids"].append(100_000))
             self.fails(1, *words, says=["another model"])
             path.write_text('{"prompts": [', encoding="utf-8")
-            self.fails(1, *words, says=["golden.json", "not JSON"])
+            self.fails(1, *words, says=["golden.json", "not valid JSON at byte 13"])
             path.unlink()
             self.fails(1, *words, says=["golden.json"])
 
