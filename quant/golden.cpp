@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace troupe::quant {
 
@@ -133,7 +134,9 @@ void compare_step(
 // The logits at the end of the prompt.
 void compare_first(const golden_case& one, std::span<const float> logits, golden_report& report) {
   for (const auto& [id, expected] : one.first_logits) {
-    const double difference = std::abs(static_cast<double>(logits[static_cast<std::size_t>(id)]) - expected);
+    double difference = std::abs(static_cast<double>(logits[static_cast<std::size_t>(id)]) - expected);
+    // A NaN is greater than nothing, so that no bound would ever notice it.
+    if (std::isnan(difference)) difference = std::numeric_limits<double>::infinity();
     report.first_logit_difference = std::max(report.first_logit_difference, difference);
     ++report.first_logits;
   }

@@ -48,6 +48,10 @@ void check_golden(const loaded_model& loaded, const golden_file& golden, double 
   BOOST_TEST(compared->cases == golden.cases.size());
   BOOST_TEST(compared->mismatches.empty());
   BOOST_TEST(compared->steps_compared * 4 > compared->steps * 3);
+  std::size_t listed = 0;
+  for (const golden_case& one : golden.cases) listed += one.first_logits.size();
+  BOOST_TEST(listed > 0U);
+  BOOST_TEST(compared->first_logits == listed);
   BOOST_TEST(compared->first_logit_difference < logit_bound);
 }
 

@@ -7,7 +7,9 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <cmath>
 #include <cstring>
+#include <limits>
 
 using namespace troupe;
 using namespace troupe::quant;
@@ -115,6 +117,18 @@ BOOST_AUTO_TEST_CASE(a_case_without_greedy_tokens_compares_its_first_logits_only
   BOOST_REQUIRE(compared);
   BOOST_TEST(compared->steps == 0U);
   BOOST_TEST(compared->first_logit_difference > 6.9);
+}
+
+BOOST_AUTO_TEST_CASE(a_logit_that_is_no_number_differs_beyond_every_bound) {
+  const auto loaded = load(folder + "tiny_q4_1.gguf", false, kernels::best_isa(), 512);
+  for (const std::size_t at : {std::size_t{0}, std::size_t{1}}) {
+    auto golden = golden_of("tiny_q4_1");
+    golden.cases.resize(1);
+    golden.cases[0].first_logits.at(at).second = std::numeric_limits<double>::quiet_NaN();
+    const auto compared = compare_golden(*loaded.backend, loaded.model->program, golden, {1.0, 128, nullptr});
+    BOOST_REQUIRE(compared);
+    BOOST_TEST(std::isinf(compared->first_logit_difference));
+  }
 }
 
 BOOST_AUTO_TEST_CASE(a_wrong_answer_is_reported) {
