@@ -3,6 +3,7 @@
 #include "cli/arguments.hpp"
 #include "cli/command.hpp"
 #include "cli/engine_settings.hpp"
+#include "cli/text.hpp"
 #include "engine/trace_file.hpp"
 #include "kernels/cpu_features.hpp"
 
@@ -67,6 +68,12 @@ void restore_settings(config::settings& all, const detail::request_trace& trace,
                                ": --any-fingerprint replays with those");
 }
 
+/// How a request that was cut short ended.
+std::string ending(const detail::request_trace& trace) {
+  if (!trace.failed) return "cancelled";
+  return "ended by " + one_line(trace.failed->code) + " (" + one_line(trace.failed->message) + ')';
+}
+
 /// Where the repeated answer departs from the recorded one, as a line; empty when nowhere.
 std::string difference(const detail::request_trace& trace, const completion& again, bool cut_short) {
   const auto& ids = trace.token_ids;
@@ -122,13 +129,17 @@ int replay_command(const std::vector<std::string>& words) {
   all.model.path = model.empty() ? trace.model_path : model;
   restore_settings(all, trace, any_fingerprint);
   request what = trace.asked;
-  // What a client cut short was not the model's to end: as many tokens are repeated and compared.
-  const bool cut_short = trace.reason == finish_reason::cancelled;
+  // What a client or a failure cut short was not the model's to end: as many tokens are repeated and
+  // compared.
+  const bool cut_short = trace.failed || trace.reason == finish_reason::cancelled;
   if (cut_short && trace.token_ids.empty()) {
-    std::puts("identical: cancelled before the first token");
+    std::printf("identical: %s before the first token\n", ending(trace).c_str());
     return 0;
   }
-  if (cut_short) what.max_tokens = static_cast<std::uint32_t>(trace.token_ids.size());
+  if (cut_short) {
+    what.max_tokens = static_cast<std::uint32_t>(trace.token_ids.size());
+    what.min_tokens = std::min(what.min_tokens, *what.max_tokens); // no end was due before the last of them
+  }
   engine_options engine = make_engine_options(all);
   engine.on_loading = tell_loading; // the level of the log here hides it
   const repetition again =
@@ -145,7 +156,7 @@ int replay_command(const std::vector<std::string>& words) {
   }
   std::printf(
       "identical: %zu tokens%s\n", again.answer->token_ids.size(),
-      cut_short ? ", up to where the client cancelled it" : "");
+      cut_short ? (", up to where it was " + ending(trace)).c_str() : "");
   return 0;
 }
 

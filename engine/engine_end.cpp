@@ -30,6 +30,8 @@ void engine_state::fail_everything(const error& why) {
   groups_.clear(); // their clients are told as their members', once
   if (cast_) cast_->requests.clear();
   for (auto& [id, live] : all) {
+    if (live.trace) remember(live, failed_event{why});
+    finish_trace(id, live);
     tell(*live.client, failed_event{why});
     live.actor.stop();
   }

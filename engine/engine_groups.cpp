@@ -62,6 +62,7 @@ void engine_state::open_group(std::uint64_t id, std::shared_ptr<stream_state> cl
 }
 
 void engine_state::prompt_known(std::uint64_t group, std::uint64_t id, const actors::token_list& tokens) {
+  if (const auto live = live_.find(id); live != live_.end()) remember_prompt(live->second, *tokens);
   const auto found = groups_.find(group);
   if (found == groups_.end()) return;
   const auto member = static_cast<std::uint32_t>(id - group);

@@ -183,7 +183,7 @@ result<void> engine_state::open(opening what, std::shared_ptr<stream_state> clie
   auto text =
       host->make_text({asked.stop, !asked.skip_special_tokens, what.continues, std::move(what.given)});
   live.text = std::move(what.text);
-  if (!options.trace_dir.empty() && most_tokens(asked) > 0) { // else there is nothing to reproduce
+  if (!options.trace_dir.empty()) {
     live.trace = std::make_unique<request_trace>();
     live.trace->asked = std::move(asked); // its prompt comes as ids, when they are known
     live.trace->asked.sampling.seed = seed;
@@ -226,7 +226,7 @@ void engine_state::tokenize(actors::request_id id) {
       environment.background,
       [h = host, text = std::exchange(live.text, nullptr), actor = live.actor, id, most = live.most_tokens,
        limit = prompt_limit(live.most_tokens), ex = tracked(executor), owner = weak_from_this(),
-       group = live.group]() mutable {
+       group = live.group, told_here = live.group != 0 || live.trace != nullptr]() mutable {
         if (!text->encoded)
           text->encoded = contained("tokenising", [&]() -> result<actors::token_list> {
             auto encoded = h->encode(text->what, text->special, limit);
@@ -236,8 +236,9 @@ void engine_state::tokenize(actors::request_id id) {
         const result<actors::token_list> ids = *text->encoded;
         text.reset();
         // Before the actor hears of it: what it does with the prompt may be over before this thread goes on.
-        // A choice of several tells the engine too, when all of its request's prompts are known.
-        if (ids && group != 0)
+        // The engine is told for the trace, and of a choice of several, when all of its request's prompts are
+        // known.
+        if (ids && told_here)
           asio::post(ex, [owner, group, number = id.number, tokens = *ids] {
             if (auto self = owner.lock()) self->prompt_known(group, number, tokens);
           });
@@ -273,20 +274,32 @@ void engine_state::emit(actors::request_id id, stream_event event) {
   carry_out(group->first, member, std::move(out));
 }
 
+void engine_state::remember_prompt(live_request& live, const std::vector<std::int32_t>& ids) {
+  if (!live.trace || live.prompt_traced) return;
+  live.trace->asked.prompt = ids;
+  live.prompt_traced = true;
+}
+
 void engine_state::remember(live_request& live, const stream_event& event) {
   if (const auto* accepted = std::get_if<accepted_event>(&event))
-    live.trace->asked.prompt = accepted->prompt_token_ids;
+    remember_prompt(live, accepted->prompt_token_ids);
   if (const auto* token = std::get_if<token_event>(&event); token != nullptr && !token->echo) {
     live.trace->token_ids.insert(
         live.trace->token_ids.end(), token->token_ids.begin(), token->token_ids.end());
     live.trace->text += token->text;
   }
   if (const auto* done = std::get_if<done_event>(&event)) live.trace->reason = done->reason;
-  if (std::holds_alternative<failed_event>(event)) live.trace.reset(); // nothing to reproduce
+  const auto* failed = std::get_if<failed_event>(&event);
+  if (failed == nullptr) return;
+  if (failed->why.code == errc::cancelled)
+    live.trace->reason = finish_reason::cancelled;
+  else
+    live.trace->failed = trace_failure{std::string(code_name(failed->why.code)), failed->why.message};
 }
 
+/// Of what ended before it was tokenised nothing could be run again.
 void engine_state::finish_trace(std::uint64_t id, live_request& live) {
-  if (!live.trace) return;
+  if (!live.trace || !live.prompt_traced) return;
   asio::post(
       environment.background,
       [t = std::shared_ptr<request_trace>(std::move(live.trace)), dir = options.trace_dir, run = run_, id] {

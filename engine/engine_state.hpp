@@ -119,6 +119,7 @@ struct engine_state final : stream_owner, actors::cast_listener, std::enable_sha
     std::uint64_t digest = 0;                ///< of the prompt: the same when a client tries again
     runtime::ref<actors::request_protocol> actor;
     std::unique_ptr<request_trace> trace; ///< kept only when traces are written
+    bool prompt_traced = false;           ///< its prompt is in the trace
     std::uint32_t most_tokens = 0;        ///< that may be drawn
     std::uint64_t group = 0;              ///< id of the stream that it is a choice of; 0: it has its own
     std::uint64_t events_taken = 0;       ///< token events, by the client
@@ -161,7 +162,8 @@ struct engine_state final : stream_owner, actors::cast_listener, std::enable_sha
   void tell_of_reading(std::uint64_t group);
   void tell(stream_state& client, stream_event event);
   void refuse(stream_state& client, error why);
-  void remember(live_request& live, const stream_event& event);
+  static void remember_prompt(live_request& live, const std::vector<std::int32_t>& ids);
+  static void remember(live_request& live, const stream_event& event);
   void finish_trace(std::uint64_t id, live_request& live);
   void actor_ended(const runtime::exit_report& report);
   void blame(const runtime::exit_report& report);

@@ -19,7 +19,8 @@ namespace {
 
 namespace json = boost::json;
 
-constexpr std::int64_t format_version = 1;
+// In version 1 a max_tokens of 0 stands for none: requests that draw no token were not recorded.
+constexpr std::int64_t format_version = 2;
 constexpr std::uintmax_t max_file_bytes = 64U << 20;
 
 json::array ids_to_json(const std::vector<std::int32_t>& ids) {
@@ -72,6 +73,10 @@ class reader {
     return v != nullptr && v->is_object() ? v->get_object() : none;
   }
   bool has(const char* key) const { return object_.contains(key); }
+  bool null(const char* key) const {
+    const json::value* v = object_.if_contains(key);
+    return v != nullptr && v->is_null();
+  }
   const std::string& failure_text() const noexcept { return failure_; }
   void fail(std::string_view key, std::string_view why) {
     if (failure_.empty()) failure_ = where_ + ": field \"" + std::string(key) + "\" " + std::string(why);
@@ -103,7 +108,7 @@ json::object request_to_json(const request& r) {
   out["presence_penalty"] = r.sampling.presence_penalty;
   out["frequency_penalty"] = r.sampling.frequency_penalty;
   out["seed"] = r.sampling.seed.value_or(0);
-  out["max_tokens"] = r.max_tokens.value_or(0);
+  out["max_tokens"] = r.max_tokens ? json::value(*r.max_tokens) : json::value(nullptr);
   out["min_tokens"] = r.min_tokens;
   out["stop"] = json::array(r.stop.begin(), r.stop.end());
   out["stop_token_ids"] = ids_to_json(r.stop_token_ids);
@@ -126,7 +131,7 @@ std::vector<logit_bias> biases_from_json(reader& in) {
   return out;
 }
 
-request request_from_json(reader& in) {
+request request_from_json(reader& in, std::int64_t version) {
   request r;
   r.prompt = in.ids("prompt_token_ids");
   r.sampling.temperature = in.number<float>("temperature");
@@ -139,7 +144,8 @@ request request_from_json(reader& in) {
   r.sampling.presence_penalty = in.number<float>("presence_penalty");
   r.sampling.frequency_penalty = in.number<float>("frequency_penalty");
   r.sampling.seed = in.number<std::uint64_t>("seed");
-  if (const auto limit = in.number<std::uint32_t>("max_tokens"); limit > 0) r.max_tokens = limit;
+  if (!in.null("max_tokens")) r.max_tokens = in.number<std::uint32_t>("max_tokens");
+  if (version == 1 && r.max_tokens == 0U) r.max_tokens.reset();
   r.min_tokens = in.number<std::uint32_t>("min_tokens");
   for (const json::value& v : in.array("stop")) {
     if (v.is_string())
@@ -174,7 +180,9 @@ std::string print_trace(const request_trace& trace) {
     plans.push_back(json::object{{"position", p.position}, {"plan", p.plan}, {"refilled", p.refilled}});
   out["plans"] = std::move(plans);
   out["token_ids"] = ids_to_json(trace.token_ids);
-  out["finish_reason"] = finish_reason_name(trace.reason);
+  out["finish_reason"] = trace.failed ? "error" : finish_reason_name(trace.reason);
+  if (trace.failed)
+    out["error"] = json::object{{"code", trace.failed->code}, {"message", trace.failed->message}};
   out["text"] = trace.text;
   return json::serialize(out);
 }
@@ -191,8 +199,9 @@ result<request_trace> parse_trace(std::string_view text, std::string_view source
         {},
         0};
   reader in(parsed.get_object(), std::string(source));
-  if (in.number<std::int64_t>("troupe_trace") != format_version)
-    in.fail("troupe_trace", "must be " + std::to_string(format_version));
+  const auto version = in.number<std::int64_t>("troupe_trace");
+  if (version < 1 || version > format_version)
+    in.fail("troupe_trace", "must be from 1 to " + std::to_string(format_version));
   request_trace trace;
   trace.model_path = in.text("model");
   trace.system_fingerprint = in.text("system_fingerprint");
@@ -201,7 +210,7 @@ result<request_trace> parse_trace(std::string_view text, std::string_view source
   if (in.has("context")) trace.context = in.number<std::uint32_t>("context");
   trace.chat = !in.has("chat") || in.flag("chat");
   reader asked(in.object("request"), std::string(source) + ": request");
-  if (in.failure_text().empty()) trace.asked = request_from_json(asked);
+  if (in.failure_text().empty()) trace.asked = request_from_json(asked, version);
   for (const json::value& v : in.array("plans")) {
     static const json::object none;
     reader plan(v.is_object() ? v.get_object() : none, std::string(source) + ": plans");
@@ -216,8 +225,12 @@ result<request_trace> parse_trace(std::string_view text, std::string_view source
     trace.reason = finish_reason::length;
   else if (reason == "cancelled")
     trace.reason = finish_reason::cancelled;
-  else if (reason != "stop")
-    in.fail("finish_reason", "must be stop, length or cancelled");
+  else if (reason == "error") {
+    reader why(in.object("error"), std::string(source) + ": error");
+    trace.failed = trace_failure{why.text("code"), why.text("message")};
+    if (!why.failure_text().empty()) return error{errc::bad_file, why.failure_text(), {}, 0};
+  } else if (reason != "stop")
+    in.fail("finish_reason", "must be stop, length, cancelled or error");
   if (!in.failure_text().empty()) return error{errc::bad_file, in.failure_text(), {}, 0};
   if (!asked.failure_text().empty()) return error{errc::bad_file, asked.failure_text(), {}, 0};
   return trace;

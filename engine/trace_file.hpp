@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// One finished request as a file that `troupe replay` can run again: everything its tokens are a function of.
+// One ended request as a file that `troupe replay` can run again: everything its tokens are a function of.
 #pragma once
 
 #include "troupe/request.hpp"
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,6 +16,11 @@ struct plan_change {
   std::uint32_t position = 0;
   std::uint64_t plan = 0;
   bool refilled = false; ///< the KV before `position` was computed again under this plan
+};
+
+/// How a request failed.
+struct trace_failure {
+  std::string code, message;
 };
 
 /// Older traces lack the four fields after the fingerprint: they read as what is said there.
@@ -31,6 +37,7 @@ struct request_trace {
   std::vector<plan_change> plans;
   std::vector<std::int32_t> token_ids;
   finish_reason reason = finish_reason::stop;
+  std::optional<trace_failure> failed; ///< instead of the reason; tokens and text are those before it
   std::string text;
 };
 

@@ -74,6 +74,40 @@ BOOST_AUTO_TEST_CASE(a_trace_from_before_the_newer_fields_reads_as_without_them)
   BOOST_TEST(!detail::parse_trace(text, "t.json"));
 }
 
+BOOST_AUTO_TEST_CASE(no_limit_and_a_limit_of_no_tokens_are_told_apart) {
+  for (const std::optional<std::uint32_t> limit : {std::optional<std::uint32_t>(), std::optional(0U)}) {
+    auto trace = example();
+    trace.asked.max_tokens = limit;
+    const auto back = detail::parse_trace(detail::print_trace(trace), "t.json");
+    BOOST_REQUIRE(back.has_value());
+    BOOST_TEST((back->asked.max_tokens == limit));
+  }
+  // Version 1 wrote 0 for none.
+  auto trace = example();
+  trace.asked.max_tokens = 0;
+  std::string text = detail::print_trace(trace);
+  text.replace(text.find("\"troupe_trace\":2"), 16, "\"troupe_trace\":1");
+  const auto back = detail::parse_trace(text, "t.json");
+  BOOST_REQUIRE(back.has_value());
+  BOOST_TEST(!back->asked.max_tokens);
+}
+
+BOOST_AUTO_TEST_CASE(a_failure_is_kept_with_the_tokens_before_it) {
+  auto trace = example();
+  trace.failed = detail::trace_failure{"deadline_exceeded", "too \"late\""};
+  std::string text = detail::print_trace(trace);
+  const auto back = detail::parse_trace(text, "t.json");
+  BOOST_REQUIRE(back.has_value());
+  BOOST_REQUIRE(back->failed);
+  BOOST_TEST(back->failed->code == "deadline_exceeded");
+  BOOST_TEST(back->failed->message == "too \"late\"");
+  BOOST_TEST(back->token_ids.size() == 2U);
+  text.replace(text.find("\"code\""), 6, "\"kode\"");
+  const auto damaged = detail::parse_trace(text, "t.json");
+  BOOST_REQUIRE(!damaged);
+  BOOST_TEST(damaged.error().message.find("\"code\"") != std::string::npos);
+}
+
 BOOST_AUTO_TEST_CASE(fingerprints_that_differ_are_told_part_by_part) {
   using detail::fingerprint_difference;
   BOOST_TEST(fingerprint_difference("0a-p1-avx2-f16", "0a-p1-avx2-f16").empty());
@@ -90,7 +124,7 @@ BOOST_AUTO_TEST_CASE(a_damaged_trace_names_the_file_and_the_field) {
   BOOST_REQUIRE(at != std::string::npos);
   text.replace(at, 14, "\"token_ids\":[x");
   BOOST_TEST(!detail::parse_trace(text, "t.json"));
-  for (const char* broken : {"", "[]", "{}", "{\"troupe_trace\":2}", "{\"troupe_trace\":1,\"request\":3}"}) {
+  for (const char* broken : {"", "[]", "{}", "{\"troupe_trace\":3}", "{\"troupe_trace\":1,\"request\":3}"}) {
     const auto r = detail::parse_trace(broken, "t.json");
     BOOST_REQUIRE(!r);
     BOOST_TEST((r.error().code == errc::bad_file));
