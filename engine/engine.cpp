@@ -5,7 +5,9 @@
 #include "engine/engine_state.hpp"
 
 #include <boost/asio/associated_cancellation_slot.hpp>
+#include <boost/asio/cancellation_type.hpp>
 #include <boost/asio/dispatch.hpp>
+#include <boost/asio/post.hpp>
 
 #include <cassert>
 #include <optional>
@@ -71,6 +73,27 @@ class collector : public std::enable_shared_from_this<collector> {
   stream stream_;
 };
 
+/// Connects the handler's slot, before the operation is on its way: a cancellation may come from the moment
+/// its initiation has returned. Thread: any.
+detail::start_handler connected(
+    const std::shared_ptr<detail::engine_state>& state, detail::start_handler done, std::uint64_t number,
+    asio::cancellation_type_t heeded, void (detail::engine_state::*cancel)(std::uint64_t)) {
+  auto slot = asio::get_associated_cancellation_slot(done);
+  if (slot.is_connected())
+    slot.assign([weak = std::weak_ptr(state), number, heeded, cancel](asio::cancellation_type_t asked) {
+      auto engine = weak.lock();
+      if (!engine || (asked & heeded) == asio::cancellation_type::none) return;
+      // Posted, never at once: the operation itself may still be on its way to the executor.
+      asio::post(engine->executor, [weak, number, cancel] {
+        if (auto self = weak.lock()) (self.get()->*cancel)(number);
+      });
+    });
+  return done;
+}
+
+constexpr auto any_cancellation = asio::cancellation_type::all;
+constexpr auto start_cancellation = asio::cancellation_type::terminal | asio::cancellation_type::partial;
+
 } // namespace
 
 engine::engine(asio::any_io_executor executor, engine_options options) :
@@ -85,7 +108,13 @@ engine::~engine() {
 }
 
 void engine::start(detail::start_handler done) {
-  asio::dispatch(state_->executor, [s = state_, d = std::move(done)]() mutable { s->start(std::move(d)); });
+  const std::uint64_t number = ++state_->operations;
+  // Built, never assigned to: Boost 1.81's assignment of these handlers calls itself without end.
+  auto handler =
+      connected(state_, std::move(done), number, start_cancellation, &detail::engine_state::cancel_start);
+  asio::dispatch(state_->executor, [s = state_, number, h = std::move(handler)]() mutable {
+    s->start(std::move(h), number);
+  });
 }
 
 stream engine::submit(request what) {
@@ -99,8 +128,11 @@ void engine::generate(request what, detail::generate_handler done) {
 }
 
 void engine::shutdown(std::chrono::milliseconds limit, detail::start_handler done) {
-  asio::dispatch(state_->executor, [s = state_, limit, d = std::move(done)]() mutable {
-    s->shut_down(limit, std::move(d));
+  const std::uint64_t number = ++state_->operations;
+  auto handler = connected(
+      state_, std::move(done), number, any_cancellation, &detail::engine_state::cancel_shutdown_wait);
+  asio::dispatch(state_->executor, [s = state_, limit, number, h = std::move(handler)]() mutable {
+    s->shut_down(limit, std::move(h), number);
   });
 }
 

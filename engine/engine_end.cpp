@@ -101,9 +101,9 @@ void engine_state::finish_drain() {
   std::exchange(on_drained_, {})();
 }
 
-void engine_state::shut_down(std::chrono::milliseconds limit, start_handler done) {
+void engine_state::shut_down(std::chrono::milliseconds limit, start_handler done, std::uint64_t number) {
   limit = std::clamp<std::chrono::milliseconds>(limit, std::chrono::milliseconds(0), longest_drain);
-  on_shutdown_.push_back({std::move(done), tracked(executor)});
+  on_shutdown_.push_back({std::move(done), tracked(executor), number});
   switch (stage_.load()) {
   case stage::ready:
   case stage::down:
@@ -124,6 +124,18 @@ void engine_state::shut_down(std::chrono::milliseconds limit, start_handler done
   }
   stage_ = stage::over;
   answer_shutdown({});
+}
+
+void engine_state::cancel_shutdown_wait(std::uint64_t number) {
+  const auto found = std::find_if(on_shutdown_.begin(), on_shutdown_.end(), [number](const auto& waiting) {
+    return waiting.number == number;
+  });
+  if (found == on_shutdown_.end()) return;
+  waiting_handler waiting = std::move(*found);
+  on_shutdown_.erase(found);
+  complete(
+      executor, std::move(waiting.handler),
+      result<void>(error{errc::cancelled, "the wait for the shutdown was cancelled", {}, 0}));
 }
 
 /// No stage holds the engine: one that is destroyed takes its shutdown with it.

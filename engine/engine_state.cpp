@@ -98,7 +98,7 @@ void engine_state::cancel_timer(runtime::timer_handle& timer) noexcept {
 
 // ---- start ----
 
-void engine_state::start(start_handler done) {
+void engine_state::start(start_handler done, std::uint64_t number) {
   stage expected = stage::new_made;
   if (!stage_.compare_exchange_strong(expected, stage::loading)) {
     complete(
@@ -106,7 +106,7 @@ void engine_state::start(start_handler done) {
         result<void>(error{errc::internal, "the engine was started before", {}, 0}));
     return;
   }
-  on_start_.emplace(waiting_handler{std::move(done), tracked(executor)});
+  on_start_.emplace(waiting_handler{std::move(done), tracked(executor), number});
   if (auto checked = check_options(options, environment.door_slack); !checked) return loaded(checked.error());
   // The job holds no strong reference: the engine must never be destroyed on its own text thread.
   asio::post(
@@ -126,14 +126,25 @@ void engine_state::loaded(host_result what) {
     return;
   }
   result<void> outcome;
-  if (what) {
+  if (start_cancelled_) {
+    outcome = error{errc::cancelled, "the start was cancelled", {}, 0};
+  } else if (what) {
     host = std::move(*what);
     outcome = spawn_actors();
   } else
     outcome = what.error();
   if (!outcome) start_failure_ = outcome.error();
+  // Nobody cancelled the requests, which would be an answer of its own.
+  if (start_cancelled_) start_failure_->code = errc::shutdown;
   stage_ = outcome ? stage::ready : stage::failed;
   answer_start(std::move(outcome));
+}
+
+/// The start ends when its loading has: nothing of it is left then.
+void engine_state::cancel_start(std::uint64_t number) {
+  if (stage_ != stage::loading || !on_start_ || on_start_->number != number) return;
+  start_cancelled_ = true;
+  loading_.request_stop();
 }
 
 void engine_state::answer_start(result<void> outcome) {

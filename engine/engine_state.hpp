@@ -15,6 +15,7 @@
 
 #include <atomic>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -51,6 +52,7 @@ using generate_handler = boost::asio::any_completion_handler<void(result<complet
 struct waiting_handler {
   start_handler handler;
   boost::asio::any_io_executor work;
+  std::uint64_t number = 0; ///< names the operation to its cancellation
 };
 
 /// A prompt that is not tokenised yet, shared by its choices. Its bytes count against the backlog for as long
@@ -74,9 +76,12 @@ struct engine_state final : stream_owner, actors::cast_listener, std::enable_sha
   engine_state(boost::asio::any_io_executor ex, engine_options given, engine_environment around);
   ~engine_state() override;
 
-  void start(start_handler done);
+  /// `number` names the start, or the wait for the shutdown, to its cancellation.
+  void start(start_handler done, std::uint64_t number = 0);
+  void cancel_start(std::uint64_t number);
   stream submit(request what); // Thread: any
-  void shut_down(std::chrono::milliseconds limit, start_handler done);
+  void shut_down(std::chrono::milliseconds limit, start_handler done, std::uint64_t number = 0);
+  void cancel_shutdown_wait(std::uint64_t number);
   /// Ends everything where it stands: every stream, start and shutdown under way fails with errc::shutdown,
   /// no actor is left. Called from no actor's turn. From then on the last reference may go on any thread.
   void abandon();
@@ -100,6 +105,8 @@ struct engine_state final : stream_owner, actors::cast_listener, std::enable_sha
   std::shared_ptr<const model_host> host; ///< null until loaded; set once, before `phase` says ready
   const engine_environment environment;
   runtime::actor_system system;
+  // Starts and shutdowns asked for; a slot outlives its operation, and must not end the next one.
+  std::atomic<std::uint64_t> operations{0};
 
  private:
   enum class stage : std::uint8_t {
@@ -193,6 +200,7 @@ struct engine_state final : stream_owner, actors::cast_listener, std::enable_sha
   const std::string run_ = trace_run_name();
   std::stop_source loading_;
   std::optional<waiting_handler> on_start_;
+  bool start_cancelled_ = false;
   std::optional<error> start_failure_;
   const std::shared_ptr<std::atomic<std::uint64_t>> prompt_backlog_ =
       std::make_shared<std::atomic<std::uint64_t>>(0);
@@ -204,7 +212,7 @@ struct engine_state final : stream_owner, actors::cast_listener, std::enable_sha
   bool scheduler_drained_ = false;   ///< it holds no request any more and takes none
   std::atomic<bool> crashed_{false}; ///< the others of the generation are on their way out
   std::unique_ptr<runtime::shutdown_sequence> shutdown_;
-  std::vector<waiting_handler> on_shutdown_;
+  std::list<waiting_handler> on_shutdown_; // one may leave, and handlers of Boost 1.81 cannot be assigned
   unique_function<void()> on_drained_;
   runtime::timer_handle drain_alarm_;
   runtime::time_point drain_due_{}; ///< of the alarm

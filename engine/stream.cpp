@@ -42,9 +42,9 @@ void stream_state::push(stream_event event) {
   if (terminal_pushed_) end_watch();
 }
 
-void stream_state::watch(read_handler handler) {
+void stream_state::watch(read_handler handler, std::uint64_t number) {
   if (watcher_) end_watch();
-  watcher_.emplace(waiting_reader{std::move(handler), 0, tracked(executor)});
+  watcher_.emplace(waiting_reader{std::move(handler), number, tracked(executor)});
   if (!terminal_pushed_) return;
   if (!pending_.empty() && std::holds_alternative<failed_event>(pending_.back())) {
     waiting_reader watcher = std::move(*watcher_);
@@ -71,17 +71,30 @@ void stream_state::hand_over(waiting_reader reader, stream_event event) {
   if (auto engine = owner.lock()) engine->event_read(id, *choice);
 }
 
-void stream_state::start_read(read_handler handler) {
-  const std::uint64_t number = ++reads_;
-  // Before the read is on its way: a cancellation may come from the moment this call has returned.
+/// Before the operation is on its way: a cancellation may come from the moment its initiation has returned.
+read_handler stream_state::connected(read_handler handler, std::uint64_t number) {
   auto slot = boost::asio::get_associated_cancellation_slot(handler);
   if (slot.is_connected())
     slot.assign([weak = weak_from_this(), number](boost::asio::cancellation_type_t) {
       if (auto self = weak.lock()) self->cancel_read(number);
     });
-  boost::asio::dispatch(executor, [self = shared_from_this(), number, h = std::move(handler)]() mutable {
-    self->read(std::move(h), number);
-  });
+  return handler;
+}
+
+void stream_state::start_read(read_handler handler) {
+  const std::uint64_t number = ++reads_;
+  boost::asio::dispatch(
+      executor, [self = shared_from_this(), number, h = connected(std::move(handler), number)]() mutable {
+        self->read(std::move(h), number);
+      });
+}
+
+void stream_state::start_watch(read_handler handler) {
+  const std::uint64_t number = ++reads_;
+  boost::asio::dispatch(
+      executor, [self = shared_from_this(), number, h = connected(std::move(handler), number)]() mutable {
+        self->watch(std::move(h), number);
+      });
 }
 
 void stream_state::read(read_handler handler, std::uint64_t number) {
@@ -103,15 +116,16 @@ void stream_state::read(read_handler handler, std::uint64_t number) {
   reader_.emplace(std::move(reader));
 }
 
-/// Posted, never at once: the read itself may still be on its way to the executor.
+/// Posted, never at once: the operation itself may still be on its way to the executor.
 void stream_state::cancel_read(std::uint64_t number) {
   boost::asio::post(executor, [self = shared_from_this(), number] { self->end_read(number); });
 }
 
 void stream_state::end_read(std::uint64_t number) {
-  if (!reader_ || reader_->number != number) return;
-  waiting_reader reader = std::move(*reader_);
-  reader_.reset();
+  std::optional<waiting_reader>& ended = reader_ && reader_->number == number ? reader_ : watcher_;
+  if (!ended || ended->number != number) return;
+  waiting_reader reader = std::move(*ended);
+  ended.reset();
   deliver(std::move(reader), boost::asio::error::operation_aborted, failed_event{});
 }
 
@@ -146,8 +160,7 @@ void stream::start_read(detail::read_handler handler) {
 
 void stream::start_watch(detail::read_handler handler) {
   assert(state_ != nullptr);
-  boost::asio::dispatch(
-      state_->executor, [state = state_, h = std::move(handler)]() mutable { state->watch(std::move(h)); });
+  state_->start_watch(std::move(handler));
 }
 
 void completion_choice::add(token_event&& event) {

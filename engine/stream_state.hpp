@@ -36,7 +36,9 @@ struct stream_state : std::enable_shared_from_this<stream_state> {
   void start_read(read_handler handler);
   /// `number` names the read to its cancellation.
   void read(read_handler handler, std::uint64_t number = 0);
-  void watch(read_handler handler);
+  /// The same for the wait for a failure.
+  void start_watch(read_handler handler);
+  void watch(read_handler handler, std::uint64_t number = 0);
   bool ended() const noexcept { return terminal_pushed_; }
 
   const boost::asio::any_io_executor executor;
@@ -53,10 +55,12 @@ struct stream_state : std::enable_shared_from_this<stream_state> {
   void hand_over(waiting_reader reader, stream_event event);
   void deliver(waiting_reader reader, boost::system::error_code code, stream_event event);
   void end_watch();
+  read_handler connected(read_handler handler, std::uint64_t number);
   void cancel_read(std::uint64_t number); // Thread: any
   void end_read(std::uint64_t number);
 
-  std::atomic<std::uint64_t> reads_{0}; // started; a slot outlives its read, and must not end the next one
+  // Reads and watches that were started; a slot outlives its operation, and must not end the next one.
+  std::atomic<std::uint64_t> reads_{0};
   std::deque<stream_event> pending_;
   std::optional<waiting_reader> reader_;
   std::optional<waiting_reader> watcher_;

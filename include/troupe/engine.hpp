@@ -153,7 +153,8 @@ class __attribute__((visibility("default"))) stream {
 
   /// Waits for the request to fail while no read waits, whatever is unread; the failure comes here and the
   /// stream is over. Signature void(boost::system::error_code, stream_event). One wait at a time. The error
-  /// is eof when the request ended otherwise.
+  /// is eof when the request ended otherwise, operation_aborted when the wait was cancelled through its slot
+  /// (the request goes on). Cancellation: total.
   template<typename CompletionToken>
   auto async_wait_failure(CompletionToken&& token) {
     return boost::asio::async_initiate<CompletionToken, void(boost::system::error_code, stream_event)>(
@@ -190,7 +191,9 @@ class __attribute__((visibility("default"))) engine {
 
   /// Loads the model, sets up memory and starts the actors. Signature void(result<void>).
   /// Errors: bad_file, unsupported, no_memory, io, bad_config, not_found; shutdown when the engine was shut
-  /// down or destroyed meanwhile, which ends the loading soon. After an error every request fails with it.
+  /// down or destroyed meanwhile, which ends the loading soon; cancelled when the start was, through its slot
+  /// while the model was loaded, which does the same. After an error every request fails with it, after a
+  /// cancelled start with shutdown, and there is no second start. Cancellation: terminal and partial.
   template<typename CompletionToken>
   auto async_start(CompletionToken&& token) {
     return boost::asio::async_initiate<CompletionToken, void(result<void>)>(
@@ -212,7 +215,8 @@ class __attribute__((visibility("default"))) engine {
   /// Refuses new work with errc::draining, lets running work finish until `limit`, cuts the rest with
   /// errc::shutdown, and writes the traces out. Signature void(result<void>). The error names every actor
   /// still alive at the end. Called again it waits for the same shutdown, whose limit becomes the earlier of
-  /// the two. While the model loads it ends the loading.
+  /// the two. While the model loads it ends the loading. Cancellation: total; it ends the wait alone, with
+  /// the error cancelled, and not the shutdown.
   template<typename CompletionToken>
   auto async_shutdown(std::chrono::milliseconds limit, CompletionToken&& token) {
     return boost::asio::async_initiate<CompletionToken, void(result<void>)>(

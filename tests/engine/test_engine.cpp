@@ -101,6 +101,67 @@ BOOST_AUTO_TEST_CASE(destroying_the_engine_answers_what_is_under_way) {
   BOOST_TEST((!*started && started->error().code == errc::shutdown));
 }
 
+BOOST_AUTO_TEST_CASE(a_start_cancelled_while_it_loads_fails_and_so_does_every_request) {
+  for (const auto type : {asio::cancellation_type::terminal, asio::cancellation_type::partial}) {
+    asio::io_context io{1};
+    engine one(io.get_executor(), tiny_model());
+    asio::cancellation_signal signal;
+    std::optional<result<void>> started;
+    one.async_start(
+        asio::bind_cancellation_slot(signal.slot(), [&](result<void> r) { started = std::move(r); }));
+    signal.emit(type); // before the executor has run
+    io.run();
+    BOOST_REQUIRE(started.has_value());
+    BOOST_REQUIRE(!*started);
+    BOOST_TEST((started->error().code == errc::cancelled));
+    io.restart();
+    request what;
+    what.prompt = std::vector<std::int32_t>{1, 2, 3};
+    std::optional<result<completion>> given;
+    one.async_generate(std::move(what), [&](result<completion> r) { given = std::move(r); });
+    io.run();
+    BOOST_REQUIRE(given.has_value());
+    BOOST_REQUIRE(!*given);
+    BOOST_TEST((given->error().code == errc::shutdown));
+    BOOST_TEST(!one.stats().ready);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_start_cannot_be_cancelled_without_a_trace_nor_once_it_is_over) {
+  asio::io_context io{1};
+  engine one(io.get_executor(), tiny_model());
+  asio::cancellation_signal signal;
+  std::optional<result<void>> started;
+  one.async_start(
+      asio::bind_cancellation_slot(signal.slot(), [&](result<void> r) { started = std::move(r); }));
+  signal.emit(asio::cancellation_type::total);
+  io.run();
+  BOOST_REQUIRE(started.has_value());
+  BOOST_TEST(started->has_value());
+  signal.emit(asio::cancellation_type::terminal);
+  io.restart();
+  io.run();
+  BOOST_TEST(one.stats().ready);
+}
+
+BOOST_FIXTURE_TEST_CASE(a_cancelled_wait_for_the_shutdown_leaves_the_shutdown_and_other_waits, engine_test) {
+  start();
+  asio::cancellation_signal signal;
+  std::optional<result<void>> left, ended;
+  const std::chrono::minutes limit{1};
+  one.async_shutdown(
+      limit, asio::bind_cancellation_slot(signal.slot(), [&](result<void> r) { left = std::move(r); }));
+  signal.emit(asio::cancellation_type::total);
+  one.async_shutdown(limit, [&](result<void> r) { ended = std::move(r); });
+  io.run();
+  BOOST_REQUIRE(left.has_value());
+  BOOST_REQUIRE(!*left);
+  BOOST_TEST((left->error().code == errc::cancelled));
+  BOOST_REQUIRE(ended.has_value());
+  BOOST_TEST(ended->has_value());
+  BOOST_TEST(!one.stats().ready);
+}
+
 BOOST_AUTO_TEST_CASE(a_chat_template_that_cannot_be_read_is_told_to_whoever_chats) {
   char dir[] = "/tmp/troupe-chat-XXXXXX";
   BOOST_REQUIRE(mkdtemp(dir) != nullptr);

@@ -145,6 +145,37 @@ BOOST_AUTO_TEST_CASE(the_cancellation_of_a_finished_read_leaves_the_next_one_alo
   BOOST_TEST(!got[1].first);
 }
 
+BOOST_AUTO_TEST_CASE(a_cancelled_wait_for_a_failure_ends_alone) {
+  asio::cancellation_signal signal;
+  state->start_watch(asio::bind_cancellation_slot(signal.slot(), record()));
+  signal.emit(asio::cancellation_type::total); // before the executor has run
+  run();
+  BOOST_REQUIRE(got.size() == 1U);
+  BOOST_TEST((got[0].first == asio::error::operation_aborted));
+  state->start_watch(record());
+  state->push(failed_event{{errc::deadline_exceeded, "late", {}, 0}});
+  run();
+  BOOST_REQUIRE(got.size() == 2U);
+  BOOST_TEST(!got[1].first);
+  signal.emit(asio::cancellation_type::total);
+  run();
+  BOOST_TEST(got.size() == 2U);
+}
+
+BOOST_AUTO_TEST_CASE(the_cancellation_of_a_wait_leaves_a_read_alone) {
+  asio::cancellation_signal signal;
+  state->start_watch(asio::bind_cancellation_slot(signal.slot(), record()));
+  state->start_read(record());
+  run();
+  signal.emit(asio::cancellation_type::terminal);
+  run();
+  BOOST_REQUIRE(got.size() == 1U);
+  state->push(token_event{0, 0, "a", {1}, {}, {}});
+  run();
+  BOOST_REQUIRE(got.size() == 2U);
+  BOOST_TEST(std::get<token_event>(got[1].second).text == "a");
+}
+
 BOOST_AUTO_TEST_CASE(a_read_is_cancelled_even_before_it_has_reached_the_executor) {
   asio::cancellation_signal signal;
   state->start_read(asio::bind_cancellation_slot(signal.slot(), record()));
