@@ -13,6 +13,7 @@
 
 #include <array>
 #include <cstdio>
+#include <cstdlib>
 #include <unistd.h>
 
 namespace troupe::cli {
@@ -65,6 +66,8 @@ void look_at_memory(const catalogue_model& model, std::vector<problem>& problems
       human_bytes(machine.memory_available) + " available of " + human_bytes(machine.memory_total);
   if (machine.memory_limit != 0)
     text += ", limited to " + human_bytes(machine.memory_limit) + " by its control group";
+  if (machine.address_limit != 0)
+    text += ", and to addresses of " + human_bytes(machine.address_limit) + " by ulimit -v";
   print_fact("memory", text);
   print_fact("files", std::to_string(machine.open_files) + " may be open at once");
   // The weights are held twice while they are packed; 256 MiB hold keys, values and buffers of a small
@@ -75,11 +78,24 @@ void look_at_memory(const catalogue_model& model, std::vector<problem>& problems
     problems.push_back(
         {human_bytes(usable) + " of memory for the default model, which wants " + human_bytes(needed),
          "stop other programs, raise the limit, or lower --kv-memory and --max-batch", usable < model.bytes});
+  // The file, its weights twice, keys and values of one whole context, and what threads reserve.
+  const std::uint64_t addresses = 3 * model.bytes + (336U << 20);
+  if (machine.address_limit != 0 && machine.address_limit < addresses)
+    problems.push_back(
+        {"addresses of " + human_bytes(machine.address_limit) +
+             " (ulimit -v) for the default model, which wants " + human_bytes(addresses),
+         "ulimit -v unlimited, or LimitAS=infinity in the service unit", true});
   if (machine.open_files < 1100)
     problems.push_back(
         {"only " + std::to_string(machine.open_files) +
              " open files, fewer than server.max_connections wants",
          "ulimit -n 4096, or LimitNOFILE= in the service unit", false});
+}
+
+// By trying it: the permissions tell root nothing of a folder that takes no files.
+bool takes_files(const std::filesystem::path& folder) {
+  std::string name = (folder / ".troupe-doctor-XXXXXX").string();
+  return mkdtemp(name.data()) != nullptr && rmdir(name.c_str()) == 0;
 }
 
 void look_at_model(const catalogue_model& model, std::vector<problem>& problems) {
@@ -99,7 +115,7 @@ void look_at_model(const catalogue_model& model, std::vector<problem>& problems)
   fs::path parent = cache;
   while (!parent.empty() && !fs::exists(parent, code) && parent != parent.parent_path())
     parent = parent.parent_path();
-  if (access(parent.c_str(), W_OK) != 0)
+  if (!takes_files(parent))
     problems.push_back(
         {parent.string() + " cannot be written", "set XDG_CACHE_HOME to a folder that can", true});
   const bool pip =

@@ -4,6 +4,7 @@
 
 #include "runtime/memory_facts.hpp"
 
+#include <algorithm>
 #include <sched.h>
 #include <sys/resource.h>
 
@@ -21,9 +22,10 @@ machine_facts read_machine() {
   machine_facts facts;
   const runtime::memory_facts memory = runtime::read_memory_facts();
   facts.memory_total = known(memory.total);
-  facts.memory_available = known(memory.available());
+  facts.memory_available = known(std::min(memory.free, memory.group_left));
   facts.memory_limit = known(memory.group_limit);
   if (facts.memory_limit >= facts.memory_total) facts.memory_limit = 0;
+  facts.address_limit = known(memory.space_limit);
   rlimit files{};
   if (getrlimit(RLIMIT_NOFILE, &files) == 0) facts.open_files = files.rlim_max;
   cpu_set_t set;

@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <fstream>
+#include <sstream>
+#include <string_view>
+#include <unistd.h>
 
 namespace troupe::runtime {
 namespace {
@@ -64,6 +67,23 @@ void look_upwards(const std::string& root, std::string path, const group_files& 
   }
 }
 
+/// Every mapping counts against that limit, also what is reserved and never used.
+void look_at_addresses(const std::string& root, memory_facts& facts) {
+  std::ifstream limits(root + "/proc/self/limits");
+  constexpr std::string_view name = "Max address space";
+  std::string row; // NAME SOFT HARD bytes
+  while (std::getline(limits, row) && !row.starts_with(name)) continue;
+  if (!row.starts_with(name)) return;
+  std::istringstream values(row.substr(name.size()));
+  std::uint64_t limit = 0;
+  if (!(values >> limit)) return; // "unlimited"
+  facts.space_limit = limit;
+  const std::uint64_t pages = read_number(root + "/proc/self/statm");
+  if (pages == unlimited) return;
+  const std::uint64_t used = pages * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+  facts.space_left = limit - std::min(limit, used);
+}
+
 bool names_memory(const std::string& controllers) {
   return (',' + controllers + ',').find(",memory,") != std::string::npos;
 }
@@ -85,6 +105,7 @@ memory_facts read_memory_facts(const std::string& root) {
     if (controllers.empty()) look_upwards(root, path, version_2, facts);
     if (names_memory(controllers)) look_upwards(root, path, version_1, facts);
   }
+  look_at_addresses(root, facts);
   return facts;
 }
 

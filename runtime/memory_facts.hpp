@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much memory this process may take: the machine's, and what its control groups leave of it.
+// How much memory this process may take: the machine's, and what its control groups and limits leave of it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -15,8 +16,10 @@ struct memory_facts {
   std::uint64_t free = unlimited;        ///< what the machine can give without swapping
   std::uint64_t group_limit = unlimited; ///< the tightest of the control groups that this process is in
   std::uint64_t group_left = unlimited;  ///< the least that one of them leaves; page cache counts as left
+  std::uint64_t space_limit = unlimited; ///< addresses this process may use (ulimit -v)
+  std::uint64_t space_left = unlimited;  ///< of them
   /// What this process can still take.
-  std::uint64_t available() const noexcept { return free < group_left ? free : group_left; }
+  std::uint64_t available() const noexcept { return std::min({free, group_left, space_left}); }
 };
 
 /// Reads ROOT/proc and ROOT/sys/fs/cgroup (versions 1 and 2), from this process's group upwards: a limit may

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <unistd.h>
 
 using troupe::runtime::memory_facts;
 using troupe::runtime::read_memory_facts;
@@ -48,6 +49,19 @@ BOOST_AUTO_TEST_CASE(without_groups_the_machine_alone_counts) {
   BOOST_TEST(facts.total == 8192 * mib);
   BOOST_TEST(facts.available() == 6144 * mib);
   BOOST_TEST(facts.group_limit == memory_facts::unlimited);
+}
+
+BOOST_AUTO_TEST_CASE(a_limit_of_addresses_counts_less_those_in_use) {
+  write("/proc/self/limits", "Limit Soft Hard Units\nMax address space         unlimited unlimited bytes\n");
+  BOOST_TEST(read_memory_facts(root).space_left == memory_facts::unlimited);
+  write(
+      "/proc/self/limits", "Limit Soft Hard Units\nMax address space         " + std::to_string(600 * mib) +
+                               "  unlimited  bytes\nMax file locks  1 1 locks\n");
+  const auto page = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+  write("/proc/self/statm", std::to_string(100 * mib / page) + " 5 5 5 0 5 0\n");
+  const memory_facts facts = read_memory_facts(root);
+  BOOST_TEST(facts.space_limit == 600 * mib);
+  BOOST_TEST(facts.available() == 500 * mib);
 }
 
 BOOST_AUTO_TEST_CASE(the_page_cache_of_a_group_counts_as_left) {
