@@ -104,6 +104,15 @@ struct arguments::state {
     return near.best().empty() ? std::string() : "--" + near.best();
   }
 
+  // CLI11 counts: "--model: 1 required TEXT missing".
+  std::string wrong_count(const CLI::ArgumentMismatch& bad) const {
+    const std::string text = bad.what(), name = text.substr(0, text.find(':'));
+    const CLI::Option* option = app.get_option_no_throw(name);
+    if (option == nullptr) return text;
+    if (text.find("missing") == std::string::npos) return name + " is given more than once";
+    return name + " needs a value: " + option->get_description();
+  }
+
   void apply_settings() {
     if (!config_path.empty()) config::apply_file(*settings, config_path).value();
     for (const std::string& assignment : assignments) config::apply_assignment(*settings, assignment).value();
@@ -256,6 +265,8 @@ bool arguments::parse(const std::vector<std::string>& words) {
         errc::bad_config,
         "does not take \"" + first + '"' +
             (near.empty() ? "; see troupe " + state_->command + " --help" : "; did you mean " + near + '?'));
+  } catch (const CLI::ArgumentMismatch& bad) {
+    throw failure(errc::bad_config, state_->wrong_count(bad) + "; see troupe " + state_->command + " --help");
   } catch (const CLI::ParseError& bad) {
     throw failure(errc::bad_config, std::string(bad.what()) + "; see troupe " + state_->command + " --help");
   }

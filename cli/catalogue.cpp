@@ -46,6 +46,26 @@ std::string known_names() {
   return out;
 }
 
+/// The entry whose cached file that is, or null.
+const catalogue_model* entry_of_file(const std::string& path) {
+  try {
+    for (const catalogue_model& model : catalogue())
+      if (model_cache() / model.file == path) return &model;
+  } catch (const failure&) { // no cache, so none of its files
+  }
+  return nullptr;
+}
+
+std::string way_out(errc code, const std::string& path, bool inspecting) {
+  if (code == errc::not_found)
+    return "give the path of a GGUF file or a Hugging Face folder, or a name of troupe pull --list";
+  if (const catalogue_model* model = entry_of_file(path))
+    return "fetch it again with: troupe pull " + model->name;
+  const std::string look = inspecting ? "" : ", or see what is in it with: troupe inspect";
+  if (code == errc::unsupported) return "docs/architectures.md lists what can be run" + look;
+  return "the file is damaged or no model that this build reads: get it again" + look;
+}
+
 bool looks_like_path(const std::string& text) {
   return text.find('/') != std::string::npos || text.ends_with(".gguf");
 }
@@ -86,6 +106,13 @@ std::string resolve_model(const std::string& path_or_name) {
         errc::not_found,
         "the model " + model->name + " is not on this machine; fetch it with: troupe pull " + model->name);
   return file.string();
+}
+
+error with_way_out(error why, const std::string& path, bool inspecting) {
+  const bool of_file =
+      why.code == errc::not_found || why.code == errc::bad_file || why.code == errc::unsupported;
+  if (of_file && why.message.starts_with(path)) why.message += "; " + way_out(why.code, path, inspecting);
+  return why;
 }
 
 } // namespace troupe::cli

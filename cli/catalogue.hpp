@@ -35,4 +35,18 @@ std::filesystem::path model_cache();
 /// a catalogue name. Throws `failure` that says how to get the model.
 std::string resolve_model(const std::string& path_or_name);
 
+/// The error of a model that could not be opened or loaded, and behind it what to do. `path` as resolve_model
+/// gave it; `inspecting`: by `troupe inspect`, which can tell no more.
+error with_way_out(error why, const std::string& path, bool inspecting = false);
+
+/// Does what opens or loads the model at `path`; a `failure` that it throws gets its way out.
+template<class Act>
+auto opening(const std::string& path, Act act, bool inspecting = false) -> decltype(act()) {
+  try {
+    return act();
+  } catch (const failure& bad) {
+    throw failure(with_way_out(bad.why(), path, inspecting));
+  }
+}
+
 } // namespace troupe::cli

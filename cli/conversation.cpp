@@ -3,7 +3,7 @@
 #include "cli/conversation.hpp"
 
 #include "cli/awaited_values.hpp"
-
+#include "cli/catalogue.hpp"
 #include "cli/text.hpp"
 
 #include <boost/asio/as_tuple.hpp>
@@ -52,7 +52,8 @@ int open_terminal() {
 } // namespace
 
 conversation::conversation(engine_options engine, conversation_options options) :
-    options_(std::move(options)), input_(io_), signals_(io_, SIGINT, SIGTERM, SIGCONT),
+    options_(std::move(options)), model_path_(engine.model_path), input_(io_),
+    signals_(io_, SIGINT, SIGTERM, SIGCONT),
     engine_(io_.get_executor(), std::move(engine)) {
   if (!options_.system.empty()) history_.push_back({"system", options_.system});
 }
@@ -132,7 +133,7 @@ asio::awaitable<void> conversation::converse() {
   const result<void> started = co_await engine_.async_start(asio::use_awaitable);
   if (status_ != 0) co_return; // stopped
   if (!started) {
-    failed_ = started.error();
+    failed_ = with_way_out(started.error(), model_path_);
     co_return;
   }
   if (!options_.system.empty() && !options_.raw) tell_of_lost("the system message", options_.system);

@@ -64,6 +64,7 @@ class conversation {
   void print_rates(const answer& given) const;
 
   conversation_options options_;
+  std::string model_path_;
   boost::asio::io_context io_{1};
   boost::asio::posix::stream_descriptor input_;
   std::optional<chat_terminal> terminal_; ///< of `input_`, in a chat

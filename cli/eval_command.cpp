@@ -60,7 +60,8 @@ evaluated_model load(const config::settings& all, std::uint32_t positions) {
   options.find_scheme = [&registry](std::string_view id) { return registry.find(id); };
   options.reference = all.engine.reference;
   options.threads = all.engine.threads;
-  auto model = load_watched(resolve_model(all.model.path), options, positions);
+  const std::string path = resolve_model(all.model.path);
+  auto model = opening(path, [&] { return load_watched(path, options, positions); });
   if (positions > model->config.context)
     throw failure(
         errc::bad_config, "a context of " + std::to_string(positions) + " is more than the model's " +

@@ -261,10 +261,13 @@ int inspect_command(const std::vector<std::string>& words) {
   options.flag("--metadata", metadata, "list every metadata key of a GGUF file");
   if (!options.parse(words)) return 0;
   const std::string resolved = resolve_model(path);
-  if (models::is_folder(resolved))
-    inspect_folder(resolved, tensors);
-  else
-    inspect_file(resolved, tensors, metadata);
+  const auto look = [&] {
+    if (models::is_folder(resolved))
+      inspect_folder(resolved, tensors);
+    else
+      inspect_file(resolved, tensors, metadata);
+  };
+  opening(resolved, look, true);
   return 0;
 }
 

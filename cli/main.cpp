@@ -4,6 +4,9 @@
 #include "cli/text.hpp"
 #include "config/nearest.hpp"
 #include "runtime/base/error.hpp"
+#include "runtime/compute_pool.hpp"
+
+#include <boost/system/system_error.hpp>
 
 #include <csignal>
 #include <cstdio>
@@ -108,6 +111,9 @@ int main(int count, char** values) {
     return fail(place, bad.what(), bad.why().code == errc::bad_config ? usage_failure : runtime_failure);
   } catch (const std::bad_alloc&) {
     return fail(place, "out of memory; try a smaller model, --kv-memory or --max-batch", runtime_failure);
+  } catch (const boost::system::system_error& bad) { // Asio's, of its own thread or of descriptors
+    const bool thread = bad.code() == boost::system::errc::resource_unavailable_try_again;
+    return fail(place, thread ? runtime::describe_thread_failure(bad) : bad.what(), runtime_failure);
   } catch (const std::exception& bad) {
     return fail(place, bad.what(), runtime_failure);
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `troupe replay`: runs a recorded request again and compares every token, the text and the end.
 #include "cli/arguments.hpp"
+#include "cli/catalogue.hpp"
 #include "cli/command.hpp"
 #include "cli/engine_settings.hpp"
 #include "cli/text.hpp"
@@ -26,13 +27,14 @@ struct repetition {
 /// another one; empty = under any.
 repetition repeat(engine_options options, request what, const std::string& fingerprint) {
   boost::asio::io_context io{1};
+  const std::string model_path = options.model_path;
   engine one(io.get_executor(), std::move(options));
   std::optional<error> failed;
   repetition out;
   const auto leave = [&] { one.async_shutdown(std::chrono::seconds(5), [](result<void>) {}); };
   one.async_start([&](result<void> started) {
     if (!started) {
-      failed = started.error();
+      failed = with_way_out(started.error(), model_path);
       return;
     }
     out.fingerprint = one.model().system_fingerprint;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `troupe serve`: an engine and its doors, until a signal drains them.
 #include "cli/arguments.hpp"
+#include "cli/catalogue.hpp"
 #include "cli/command.hpp"
 #include "cli/engine_settings.hpp"
 #include "cli/text.hpp"
@@ -37,8 +38,9 @@ struct last_tasks {
 class serving {
  public:
   serving(const config::settings& all, engine_options options) :
-      limit_(all.server.drain_timeout_ms), engine_(io_.get_executor(), std::move(options)),
-      server_(engine_, server::make_server_options(all)), signals_(io_, SIGTERM, SIGINT) {}
+      limit_(all.server.drain_timeout_ms), model_path_(options.model_path),
+      engine_(io_.get_executor(), std::move(options)), server_(engine_, server::make_server_options(all)),
+      signals_(io_, SIGTERM, SIGINT) {}
 
   int run() {
     server_.listen().value(); // first, so that a port in use is known before the model is loaded
@@ -52,7 +54,7 @@ class serving {
  private:
   void on_started(result<void> started) {
     if (!started) {
-      if (!draining_) start_failure_ = started.error();
+      if (!draining_) start_failure_ = with_way_out(started.error(), model_path_);
       io_.stop();
       return;
     }
@@ -108,6 +110,7 @@ class serving {
   asio::io_context io_{1};
   last_tasks last_{io_}; // after the engine
   std::chrono::milliseconds limit_;
+  std::string model_path_;
   engine engine_;
   server::server server_;
   asio::signal_set signals_;

@@ -17,21 +17,25 @@ namespace troupe::cli {
 
 text_model open_text_model(const std::string& path_or_name) {
   const std::string path = resolve_model(path_or_name);
-  if (models::is_folder(path)) {
-    auto text = models::make_tokenizer_from_folder(path).value();
-    return {path, std::move(text.tokenizer), std::move(text.chat_template)};
-  }
-  const auto file = models::gguf_file::open(path).value();
-  auto tokenizer = models::make_tokenizer(models::read_vocabulary(file).value()).value();
-  return {file.name(), std::move(tokenizer), models::read_chat_template(file).value()};
+  return opening(path, [&]() -> text_model {
+    if (models::is_folder(path)) {
+      auto text = models::make_tokenizer_from_folder(path).value();
+      return {path, std::move(text.tokenizer), std::move(text.chat_template)};
+    }
+    const auto file = models::gguf_file::open(path).value();
+    auto tokenizer = models::make_tokenizer(models::read_vocabulary(file).value()).value();
+    return {file.name(), std::move(tokenizer), models::read_chat_template(file).value()};
+  });
 }
 
 std::unique_ptr<const models::tokenizer>
 open_tokenizer(const std::string& path_or_name, const std::string& tokenizer_json) {
   const std::string path = tokenizer_json.empty() ? resolve_model(path_or_name) : tokenizer_json;
-  if (models::is_folder(path)) return models::make_tokenizer_from_folder(path).value().tokenizer;
-  if (!tokenizer_json.empty() || path.ends_with(".json"))
-    return models::make_tokenizer_from_json(path).value();
+  const bool folder = models::is_folder(path);
+  if (!tokenizer_json.empty() && folder) return models::make_tokenizer_from_folder(path).value().tokenizer;
+  if (!tokenizer_json.empty()) return models::make_tokenizer_from_json(path).value();
+  if (path.ends_with(".json") && !folder)
+    return opening(path, [&] { return models::make_tokenizer_from_json(path).value(); });
   return open_text_model(path).tokenizer;
 }
 

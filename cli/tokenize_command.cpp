@@ -6,6 +6,7 @@
 #include "cli/text.hpp"
 #include "cli/text_model.hpp"
 #include "models/detokenizer.hpp"
+#include "runtime/base/bounded_json.hpp"
 
 #include <boost/json.hpp>
 
@@ -78,9 +79,8 @@ void for_each_json_line(Act act) {
   for (std::size_t at = 0; at < input.size();) {
     const std::size_t end = std::min(input.find('\n', at), input.size());
     ++number;
-    boost::system::error_code failed;
-    const json::value line = json::parse({input.data() + at, end - at}, failed);
-    const std::string wrong = failed ? "is not JSON: " + failed.message() : act(line);
+    const auto line = parse_bounded_json({input.data() + at, end - at});
+    const std::string wrong = line ? act(line->value) : line.error().message;
     if (!wrong.empty())
       throw failure(errc::bad_request, "standard input, line " + std::to_string(number) + ": " + wrong);
     require_output();

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/trace_file.hpp"
 
+#include "runtime/base/bounded_json.hpp"
+
 #include <boost/json.hpp>
 
 #include <array>
@@ -188,17 +190,15 @@ std::string print_trace(const request_trace& trace) {
 }
 
 result<request_trace> parse_trace(std::string_view text, std::string_view source) {
-  boost::system::error_code ec;
-  json::parse_options options;
-  options.max_depth = 8;
-  const json::value parsed = json::parse(text, ec, {}, options);
-  if (ec || !parsed.is_object())
+  constexpr std::size_t depth = 8;
+  const auto parsed = parse_bounded_json(text, depth);
+  if (!parsed || !parsed->value.is_object())
     return error{
         errc::bad_file,
-        std::string(source) + ": not a trace: " + (ec ? ec.message() : "not an object"),
+        std::string(source) + ": not a trace: " + (parsed ? "not an object" : parsed.error().message),
         {},
         0};
-  reader in(parsed.get_object(), std::string(source));
+  reader in(parsed->value.get_object(), std::string(source));
   const auto version = in.number<std::int64_t>("troupe_trace");
   if (version < 1 || version > format_version)
     in.fail("troupe_trace", "must be from 1 to " + std::to_string(format_version));

@@ -171,7 +171,7 @@ result<std::unique_ptr<cpu_backend>> make_cpu_backend(const cpu_backend_options&
     pool.niceness = options.niceness;
     return std::unique_ptr<cpu_backend>(std::make_unique<pooled_backend>(level, std::move(pool)));
   } catch (const std::exception& e) {
-    return error{errc::no_memory, std::string("cannot start the compute threads: ") + e.what(), {}, 0};
+    return error{errc::no_memory, runtime::describe_thread_failure(e), {}, 0};
   }
 }
 

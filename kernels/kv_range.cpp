@@ -61,7 +61,7 @@ result<float> largest_key_value(
     options.threads = threads;
     compute = std::make_unique<runtime::compute_pool>(std::move(options));
   } catch (const std::system_error& e) {
-    return error{errc::no_memory, std::string("cannot start the compute threads: ") + e.what(), {}, 0};
+    return error{errc::no_memory, runtime::describe_thread_failure(e), {}, 0};
   }
   cpu_step step(level, compute->threads());
   if (auto planned = step.plan(probe, input, pool); !planned) return planned.error();

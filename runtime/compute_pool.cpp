@@ -455,4 +455,9 @@ const char* compute_pool::last_fp_fault() const noexcept {
   return gang_->last_fp_fault.load(std::memory_order_relaxed);
 }
 
+std::string describe_thread_failure(const std::exception& why) {
+  return std::string("a thread cannot be started (") + why.what() +
+         "): allow more processes (ulimit -u) and addresses (ulimit -v), or take fewer --threads";
+}
+
 } // namespace troupe::runtime

@@ -6,6 +6,7 @@
 #include "runtime/base/unique_function.hpp"
 
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <span>
 #include <string>
@@ -44,6 +45,9 @@ struct phase_profile {
   std::uint64_t tiles = 0;
   std::uint64_t wall_ns = 0;
 };
+
+/// What to say when threads cannot be started: why not, and the way out.
+std::string describe_thread_failure(const std::exception& why);
 
 /// One dispatcher thread and `threads - 1` workers. A step is a function run on the dispatcher, which may run
 /// any number of regions; a region is an array of phases. Every thread starts in its own share of a phase's

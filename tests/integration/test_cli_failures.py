@@ -150,10 +150,13 @@ class Usage(ProgramTest):
         self.assertNotIn("default", seed)
 
     def test_a_flag_without_its_value_is_named(self):
-        self.fails(2, "serve", "--port", says=["--port"])
+        self.fails(2, "serve", "--port", says=["--port needs a value: HTTP and WebSocket port", "troupe serve --help"])
+        self.fails(2, "run", "--model", says=["--model needs a value: GGUF file", "troupe run --help"])
+        self.fails(2, "run", "-m", TINY, "--model=x", "hi", says=["--model is given more than once"])
+        self.fails(2, "run", "-n", says=["--max-tokens needs a value"])
 
     def test_an_empty_host_is_refused_and_does_not_stand_for_every_network(self):
-        for words in (["--host", ""], ["--host="], ["--set", "server.host="]):
+        for words in (["--host", ""], ["--set", "server.host="]):
             self.fails(2, "serve", "-m", TINY, "--port", "0", *words, says=["server.host", "127.0.0.1", "0.0.0.0"])
 
     def test_settings_that_contradict_each_other_are_named(self):
@@ -216,18 +219,24 @@ class Files(ProgramTest):
         return path
 
     def test_what_is_no_model_file_is_named(self):
-        self.fails(1, "inspect", self.folder / "missing.gguf", says=["missing.gguf"])
-        self.fails(1, "inspect", self.folder, says=[str(self.folder)])
-        self.fails(1, "inspect", self.file(b""), says=["hostile.gguf"])
-        self.fails(1, "inspect", self.file(b"not a model" * 100), says=["hostile.gguf"])
-        self.fails(1, "run", "-m", self.file(b"GGUF"), "hello", says=["hostile.gguf"])
+        absent, damaged = "troupe pull --list", "get it again"
+        self.fails(1, "inspect", self.folder / "missing.gguf", says=["missing.gguf", absent])
+        self.fails(1, "inspect", self.folder, says=[str(self.folder), absent])
+        self.fails(1, "inspect", self.file(b""), says=["hostile.gguf", damaged])
+        self.fails(1, "inspect", self.file(b"not a model" * 100), says=["hostile.gguf", damaged])
+        for words in (["run", "-m"], ["serve", "--port", "0", "-m"], ["tokenize", "-m"], ["template", "-m"],
+                      ["eval", "perplexity", "-f", TINY.parent / "held_out.txt", "-m"],
+                      ["eval", "logits", "--against", TINY.with_suffix(".json"), "-m"]):
+            after = [] if words[0] in ("serve", "eval") else ["hello"]
+            self.fails(1, *words, self.file(b"GGUF"), *after, says=["hostile.gguf", damaged, "troupe inspect"])
+            self.fails(1, *words, self.folder / "missing.gguf", *after, says=["missing.gguf", absent])
         self.fails(2, "run", "-m", "no-such-model", "hello", says=["no-such-model", "smollm2-135m-instruct"])
 
     def test_a_file_cut_anywhere_is_refused(self):
         size = len(self.good)
         for length in {*range(0, 64, 3), *range(64, size, size // 40), size - 1}:
             with self.subTest(length=length):
-                self.fails(1, "inspect", self.file(self.good[:length]), says=["hostile.gguf"])
+                self.fails(1, "inspect", self.file(self.good[:length]), says=["hostile.gguf", "get it again"])
 
     def test_flipped_bits_are_refused_or_harmless_but_never_a_crash(self):
         draw = random.Random(7)
@@ -245,7 +254,7 @@ class Files(ProgramTest):
                 with self.subTest(name=name, count=count):
                     content = bytearray(self.good)
                     struct.pack_into("<Q", content, at, count)
-                    self.fails(1, "inspect", self.file(bytes(content)), says=["hostile.gguf"])
+                    self.fails(1, "inspect", self.file(bytes(content)), says=["hostile.gguf", "get it again"])
 
     def test_a_model_larger_than_memory_is_refused_before_any_is_taken(self):
         widest, heads, head = 1 << 18, 1024, 256
@@ -280,6 +289,14 @@ class Files(ProgramTest):
         unit = {"MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
         self.assertAlmostEqual(float(sizes[1]) * unit[sizes[2]] / matrix_bytes, 1, delta=0.01)
         self.assertLess(float(sizes[3]) * unit[sizes[4]], 1.01 * total)
+
+    def test_a_damaged_catalogue_model_is_to_be_pulled_again(self):
+        model = self.folder / "troupe" / "models" / "smollm2-135m-instruct-q4_1.gguf"
+        model.parent.mkdir(parents=True)
+        model.write_bytes(self.good[:1000])
+        for words in (["run", "hello"], ["inspect", "smollm2-135m-instruct"], ["tokenize", "hello"]):
+            self.fails(1, *words, env={"XDG_CACHE_HOME": str(self.folder)},
+                       says=[str(model), "troupe pull smollm2-135m-instruct"])
 
     def test_overlapping_tensors_are_refused(self):
         tensors, _ = layout(self.good)
@@ -356,6 +373,8 @@ class Files(ProgramTest):
     def test_traces_that_are_none_are_refused(self):
         path = self.folder / "trace.json"
         self.fails(1, "replay", path, says=["trace.json"])
+        path.write_text('{"model": [}', encoding="utf-8")
+        self.fails(1, "replay", path, says=["trace.json", "at byte 11"])
         path.write_text('{"model_path": 3}', encoding="utf-8")
         self.fails(1, "replay", path, says=["trace.json"])
 
@@ -399,6 +418,28 @@ class Machine(ProgramTest):
                 _, text = process.communicate()
             self.assertIn(says, text)
             self.assertEqual(len(text.splitlines()), 1 if says else 0, text)
+
+    def test_threads_that_cannot_be_started_are_told_with_the_way_out(self):
+        def few():
+            resource.setrlimit(resource.RLIMIT_NPROC, (self.processes, self.processes))
+            if os.geteuid() == 0:  # for whom the limit does not hold
+                os.setgroups([])
+                os.setgid(65534)
+                os.setuid(65534)
+        for self.processes in (1, 2):  # not even the engine's own; that one, and none to compute
+            try:
+                done = subprocess.run([BINARY, "run", "-m", TINY, "--threads", "1", "--raw", "hi"],
+                                      env={**os.environ, "ASAN_OPTIONS": "detect_leaks=0"}, stdin=subprocess.DEVNULL,
+                                      capture_output=True, text=True, timeout=60, check=False, preexec_fn=few)
+            except (PermissionError, subprocess.SubprocessError) as unable:
+                print(f"skipped: the program cannot be run as another user: {unable}")
+                self.skipTest(str(unable))
+            if "ermission denied" in done.stderr:
+                print("skipped: another user cannot read what the program needs")
+                self.skipTest(done.stderr)
+            self.assertEqual((done.returncode, len(done.stderr.splitlines())), (1, 1), done.stderr)
+            for part in ("thread cannot be started", "ulimit -u", "--threads"):
+                self.assertIn(part, done.stderr)
 
     def test_a_full_disk_under_standard_output_is_noticed(self):
         with open("/dev/full", "wb") as full:

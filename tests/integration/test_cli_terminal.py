@@ -317,6 +317,7 @@ class Answers(ProgramTest):
         self.fails(1, *words, stdin=b"[1,2]\n[3,512]\n", says=["line 2", "512", "0 to 511"])
         self.fails(1, *words, stdin=b"[-1]", says=["line 1", "-1", "0 to 511"])
         self.fails(1, *words, stdin=b"[1.5]", says=["line 1", "1.5E0"])
+        self.fails(1, *words, stdin=b"[1]\n[2,,3]", says=["line 2", "not valid JSON at byte 3"])
         self.fails(1, *words, stdin=b"[1]\n{}", says=["line 2", "JSON array"])
 
     def test_options_that_contradict_each_other_are_refused(self):
