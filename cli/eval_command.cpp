@@ -117,6 +117,11 @@ int eval_perplexity_command(const std::vector<std::string>& words) {
     };
   const auto measured = quant::measure_perplexity(*loaded.backend, loaded.model->program, ids, how).value();
   if (terminal) std::fputc('\n', stderr);
+  if (chunks > measured.chunk_nll.size())
+    std::fprintf(
+        stderr,
+        "troupe eval perplexity: the text has %zu whole chunks of %u tokens, fewer than --chunks %u\n",
+        measured.chunk_nll.size(), context, chunks);
   if (as_json) {
     print_json(
         {{"perplexity", measured.perplexity},
