@@ -570,6 +570,24 @@ class Scripts(unittest.TestCase):
                           "stdout": "Running 3 test cases...\nskipped: a is absent\nand: b is absent\nskipped: a is absent\n"})
         self.assertEqual(self.tool("count_tests.py", log + "\n", "label").stdout, "1 0 2 label: t\n")
 
+    def test_a_simulation_that_was_not_built_is_a_failure_of_the_check(self):
+        text = (ROOT / "check").read_text("utf-8")
+        body = text[text.index("simulation() {"):].split("\n}\n")[0] + "\n}\n"
+        script = 'single() { echo "$1: $2"; [[ $2 -eq 0 ]]; }\nseeds=7\n' + body + "simulation"
+        with tempfile.TemporaryDirectory() as folder:
+            programs = pathlib.Path(folder) / "build" / "release" / "tests" / "sim"
+            programs.mkdir(parents=True)
+            for built, statuses, status in [([], (127, 127), 1), (["troupe-sim"], (0, 127), 1),
+                                            (["troupe-sim", "troupe-sim-doors"], (0, 0), 0)]:
+                for name in built:
+                    (programs / name).write_text("#!/bin/sh\n", encoding="utf-8")
+                    (programs / name).chmod(0o755)
+                done = subprocess.run(["bash", "-c", script], cwd=folder, stdin=subprocess.DEVNULL, capture_output=True,
+                                      text=True, timeout=60, check=False)
+                self.assertEqual(done.stdout.splitlines(), [f"troupe-sim, 7 seeds: {statuses[0]}",
+                                                            f"troupe-sim-doors, 7 seeds: {statuses[1]}"])
+                self.assertEqual(done.returncode, status)
+
     def test_the_last_line_of_the_check_is_what_passed_and_what_failed(self):
         for counts, status, lines in [("3 0 0 a\n1 0 0 b\n", 0, ["4 passed, 0 failed"]),
                                       ("3 0 2 a\n", 0, ["skipped: a (2 of 5)", "2 skipped", "3 passed, 0 failed"]),
