@@ -24,6 +24,28 @@ missing_packages() {
   done
 }
 
+# show_progress LOG: keeps apt-get's lines in LOG, and says how far it is: on a terminal a line that is rewritten, else a
+# line for every tenth package.
+show_progress() {
+  local line total=0 fetched=0 ready=0 end='\n'
+  [[ ! -t 1 ]] || end='\r'
+  while IFS= read -r line; do
+    printf '%s\n' "$line" >>"$1"
+    case $line in
+      *" newly installed, "*) total=${line%% newly installed,*} total=${total##* } ;;
+      Get:*) fetched=$((fetched + 1)) && tell "$fetched" "$total" downloaded "$end" ;;
+      "Setting up "*) ready=$((ready + 1)) && tell "$ready" "$total" "set up" "$end" ;;
+    esac
+  done
+  [[ $end == '\n' || $total -eq 0 ]] || echo
+}
+
+# tell COUNT TOTAL WHAT END
+tell() {
+  [[ $4 == '\r' || $(($1 % 10)) -eq 0 || $1 -eq $2 ]] || return 0
+  printf "  %3d of %d packages %-12s$4" "$1" "$2" "$3"
+}
+
 # install_packages NAME...: installs what is missing, as root or through sudo. Prints nothing when nothing is.
 install_packages() {
   local missing as_root=()
@@ -37,10 +59,11 @@ install_packages() {
     fi
     as_root=(sudo)
   fi
-  echo "installing ${#missing[@]} packages: ${missing[*]}"
+  echo "installing ${#missing[@]} packages and what they need: ${missing[*]}"
   local log
   log=$(mktemp)
-  if ! { "${as_root[@]}" apt-get update -qq && "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive $command; } >"$log" 2>&1; then
+  if ! { "${as_root[@]}" apt-get update -qq &&
+    "${as_root[@]}" env LC_ALL=C DEBIAN_FRONTEND=noninteractive $command; } 2>&1 | show_progress "$log"; then
     tail -n 5 "$log" >&2
     echo "apt could not install the packages (whole log: $log); by hand: $command" >&2
     return 1
