@@ -14,7 +14,7 @@ model_packages=(ca-certificates python3 python3-pip)
 # To build and run the tests.
 test_packages=(libboost-test1.81-dev ccache curl git python3)
 # For ./check --full.
-full_packages=(clang-19 llvm-19 lld-19 libclang-rt-19-dev python3-venv)
+full_packages=(clang-19 llvm-19 lld-19 libclang-rt-19-dev clang-format-14 python3-venv)
 
 # missing_packages NAME...: prints those that are not installed.
 missing_packages() {

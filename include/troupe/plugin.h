@@ -33,11 +33,11 @@ enum {
 
 /* Instruction sets a kernel may need, best last. The host never calls a kernel whose set the CPU lacks. */
 enum {
-  TROUPE_ISA_REF = 0,     /* plain C++, any machine */
-  TROUPE_ISA_AVX2 = 1,    /* AVX2 + FMA + F16C */
-  TROUPE_ISA_AVX512 = 2,  /* AVX-512 F, BW, DQ, VL */
-  TROUPE_ISA_VNNI = 3,    /* the above + AVX512-VNNI */
-  TROUPE_ISA_AMX = 4      /* the above + AMX int8 and bf16 */
+  TROUPE_ISA_REF = 0,    /* plain C++, any machine */
+  TROUPE_ISA_AVX2 = 1,   /* AVX2 + FMA + F16C */
+  TROUPE_ISA_AVX512 = 2, /* AVX-512 F, BW, DQ, VL */
+  TROUPE_ISA_VNNI = 3,   /* the above + AVX512-VNNI */
+  TROUPE_ISA_AMX = 4     /* the above + AMX int8 and bf16 */
 };
 
 /* Element types of dense buffers. */

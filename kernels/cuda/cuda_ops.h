@@ -18,8 +18,8 @@ extern "C" {
 #define TROUPE_CUDA_API
 #endif
 
-/* Devices that can run these kernels (compute capability 8.0 or later); 0 when there is none, or no driver, with the
- * reason in `why`. [any thread] */
+/* Devices that can run these kernels (compute capability 8.0 or later); 0 when there is none, or no driver,
+ * with the reason in `why`. [any thread] */
 TROUPE_CUDA_API int32_t troupe_cuda_devices(troupe_text why);
 
 /* kernels/rms_norm.hpp for `rows` rows: out = in / sqrt(mean(in^2) + epsilon) * weight, row by row; a row

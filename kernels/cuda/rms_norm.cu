@@ -8,11 +8,12 @@
 
 namespace {
 
-constexpr int least_major = 8; // Ampere: meson.build makes no code for older ones
+constexpr int least_major = 8;    // Ampere: meson.build makes no code for older ones
 constexpr unsigned threads = 256; // per row: eight warps, whose sums one warp joins
 
 /// in, out: [rows][width] f32; weight: [width] f32. Grid: one block per row.
-__global__ void rms_norm_rows(const float* in, const float* weight, float epsilon, unsigned width, float* out) {
+__global__ void
+rms_norm_rows(const float* in, const float* weight, float epsilon, unsigned width, float* out) {
   __shared__ float warp_sums[threads / 32];
   const float* row = in + static_cast<size_t>(blockIdx.x) * width;
   float* to = out + static_cast<size_t>(blockIdx.x) * width;
@@ -31,7 +32,8 @@ __global__ void rms_norm_rows(const float* in, const float* weight, float epsilo
 }
 
 int32_t tell(troupe_text why, const char* doing, cudaError_t failed) {
-  if (why.data != nullptr && why.size > 0) snprintf(why.data, why.size, "%s: %s", doing, cudaGetErrorString(failed));
+  if (why.data != nullptr && why.size > 0)
+    snprintf(why.data, why.size, "%s: %s", doing, cudaGetErrorString(failed));
   return TROUPE_INTERNAL;
 }
 
@@ -39,7 +41,9 @@ int32_t tell(troupe_text why, const char* doing, cudaError_t failed) {
 class device_floats {
  public:
   ~device_floats() { cudaFree(data_); }
-  cudaError_t allocate(size_t count) { return cudaMalloc(reinterpret_cast<void**>(&data_), count * sizeof(float)); }
+  cudaError_t allocate(size_t count) {
+    return cudaMalloc(reinterpret_cast<void**>(&data_), count * sizeof(float));
+  }
   float* get() const { return data_; }
 
  private:
@@ -69,13 +73,15 @@ int32_t troupe_cuda_devices(troupe_text why) {
   return able;
 }
 
-int32_t troupe_cuda_rms_norm(const float* in, const float* weight, float epsilon, uint32_t width, uint32_t rows,
-                             float* out, troupe_text why) {
+int32_t troupe_cuda_rms_norm(
+    const float* in, const float* weight, float epsilon, uint32_t width, uint32_t rows, float* out,
+    troupe_text why) {
   if (width == 0 || in == nullptr || weight == nullptr || out == nullptr) return TROUPE_BAD_ARG;
   if (rows == 0) return TROUPE_OK;
   const size_t count = static_cast<size_t>(rows) * width;
   device_floats device_rows, device_weight;
-  if (const auto failed = device_rows.allocate(count); failed != cudaSuccess) return tell(why, "rms_norm memory", failed);
+  if (const auto failed = device_rows.allocate(count); failed != cudaSuccess)
+    return tell(why, "rms_norm memory", failed);
   if (const auto failed = device_weight.allocate(width); failed != cudaSuccess)
     return tell(why, "rms_norm memory", failed);
   auto failed = cudaMemcpy(device_rows.get(), in, count * sizeof(float), cudaMemcpyHostToDevice);
@@ -84,7 +90,8 @@ int32_t troupe_cuda_rms_norm(const float* in, const float* weight, float epsilon
   if (failed != cudaSuccess) return tell(why, "rms_norm copy to the device", failed);
   rms_norm_rows<<<rows, threads>>>(device_rows.get(), device_weight.get(), epsilon, width, device_rows.get());
   failed = cudaGetLastError();
-  if (failed == cudaSuccess) failed = cudaMemcpy(out, device_rows.get(), count * sizeof(float), cudaMemcpyDeviceToHost);
+  if (failed == cudaSuccess)
+    failed = cudaMemcpy(out, device_rows.get(), count * sizeof(float), cudaMemcpyDeviceToHost);
   if (failed != cudaSuccess) return tell(why, "rms_norm", failed);
   return TROUPE_OK;
 }

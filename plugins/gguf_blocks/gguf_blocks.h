@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The weight formats of GGUF: gguf.q4_0, gguf.q4_1, gguf.q5_0, gguf.q5_1, gguf.q8_0, whose blocks of 32 are
- * taken apart into panels of codes and scales; and gguf.q2_k to gguf.q6_k, the iq1, iq2, iq3 and iq4 families,
- * tq1_0, tq2_0, mxfp4 and nvfp4, whose blocks stay as they are in the file.
+ * taken apart into panels of codes and scales; and gguf.q2_k to gguf.q6_k, the iq1, iq2, iq3 and iq4
+ * families, tq1_0, tq2_0, mxfp4 and nvfp4, whose blocks stay as they are in the file.
  */
 #ifndef TROUPE_PLUGINS_GGUF_BLOCKS_H
 #define TROUPE_PLUGINS_GGUF_BLOCKS_H

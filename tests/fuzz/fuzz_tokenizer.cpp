@@ -3,8 +3,8 @@
 // must come back byte for byte however it is cut, and a vocabulary of its own with texts to encode.
 
 // covers: models/bpe_*.cpp models/byte_bpe.cpp models/gguf_tokenizers.cpp models/pretokenizer.cpp
-// covers: models/tokenizer.cpp models/tokenizer_pipeline.cpp models/tokenizer_specials.cpp models/detokenizer.cpp
-// covers: models/vocabulary.cpp models/utf8.cpp models/stop_matcher.cpp
+// covers: models/tokenizer.cpp models/tokenizer_pipeline.cpp models/tokenizer_specials.cpp
+// models/detokenizer.cpp covers: models/vocabulary.cpp models/utf8.cpp models/stop_matcher.cpp
 #include "models/detokenizer.hpp"
 #include "models/pretokenizer.hpp"
 #include "models/stop_matcher.hpp"

@@ -42,15 +42,15 @@ typedef struct troupe_packed_size {
 /* One multiplication of a slice of channels. All pointers are the host's and live for the call. */
 typedef struct troupe_mm_call {
   uint32_t struct_size;
-  uint32_t m;             /* rows, >= 1 */
-  uint32_t n_begin;       /* first channel, a multiple of TROUPE_PANEL_CHANNELS */
-  uint32_t n_end;         /* one past the last channel; a multiple of TROUPE_PANEL_CHANNELS, or shape.n */
-  const void* packed;     /* the whole packed matrix */
-  const float* a;         /* [m][k] f32, row i at a + i * a_stride */
-  uint64_t a_stride;      /* elements */
-  float* c;               /* [m][n] f32, row i, channel j at c + i * c_stride + (j - n_begin) */
-  uint64_t c_stride;      /* elements */
-  void* scratch;          /* the kernel's scratch_bytes, 64-byte aligned, contents arbitrary */
+  uint32_t m;         /* rows, >= 1 */
+  uint32_t n_begin;   /* first channel, a multiple of TROUPE_PANEL_CHANNELS */
+  uint32_t n_end;     /* one past the last channel; a multiple of TROUPE_PANEL_CHANNELS, or shape.n */
+  const void* packed; /* the whole packed matrix */
+  const float* a;     /* [m][k] f32, row i at a + i * a_stride */
+  uint64_t a_stride;  /* elements */
+  float* c;           /* [m][n] f32, row i, channel j at c + i * c_stride + (j - n_begin) */
+  uint64_t c_stride;  /* elements */
+  void* scratch;      /* the kernel's scratch_bytes, 64-byte aligned, contents arbitrary */
 } troupe_mm_call;
 
 /* One way to multiply. `run` overwrites C. [compute thread] [no allocation, lock or log] */
@@ -65,9 +65,9 @@ typedef struct troupe_mm_kernel {
 
 typedef struct troupe_quant_scheme {
   uint32_t struct_size;
-  uint32_t version;       /* of this scheme's packed layout */
-  const char* id;         /* "gguf.q4_1"; unique, stable */
-  uint32_t k_multiple;    /* k must be a multiple of it; >= 1 */
+  uint32_t version;               /* of this scheme's packed layout */
+  const char* id;                 /* "gguf.q4_1"; unique, stable */
+  uint32_t k_multiple;            /* k must be a multiple of it; >= 1 */
   uint32_t source_block_elements; /* elements of k in one block of the file */
   uint32_t source_block_bytes;    /* bytes of that block */
   uint32_t reserved;
@@ -79,13 +79,15 @@ typedef struct troupe_quant_scheme {
   /* Packs channels [n_begin, n_end) of the file's rows. `source` is the whole matrix, any alignment, exactly
    * n * k / source_block_elements * source_block_bytes long. Non-finite scales are BAD_DATA. Disjoint slices
    * may be packed concurrently. [any thread] */
-  int32_t (*pack)(const troupe_weight_shape* shape, const void* source, uint32_t n_begin, uint32_t n_end,
-                  void* packed, troupe_text why);
+  int32_t (*pack)(
+      const troupe_weight_shape* shape, const void* source, uint32_t n_begin, uint32_t n_end, void* packed,
+      troupe_text why);
   /* Reads channels [n_begin, n_end) back as f32: channel j, input i at out + (j - n_begin) * out_stride + i;
    * any n_begin. Exactly the numbers that `run` multiplies by; the oracle of every kernel and the source of
    * the 16-bit fallback. Mandatory. [any thread] */
-  int32_t (*dequantise)(const troupe_weight_shape* shape, const void* packed, uint32_t n_begin,
-                        uint32_t n_end, float* out, uint64_t out_stride);
+  int32_t (*dequantise)(
+      const troupe_weight_shape* shape, const void* packed, uint32_t n_begin, uint32_t n_end, float* out,
+      uint64_t out_stride);
 
   uint32_t mm_count;
   uint32_t reserved2;

@@ -27,7 +27,8 @@ void check_rms_norm(std::uint32_t width) {
   const auto weight = test::random_floats(width, width + 1);
   in[std::size_t{bad_row} * width] = NAN;
   std::vector<float> out(in.size()), alone(width), expected(width);
-  const auto status = troupe_cuda_rms_norm(in.data(), weight.data(), 1e-5F, width, rows, out.data(), {why, sizeof why});
+  const auto status =
+      troupe_cuda_rms_norm(in.data(), weight.data(), 1e-5F, width, rows, out.data(), {why, sizeof why});
   expect(status == TROUPE_OK, why, width);
   for (std::uint32_t row = 0; row < rows; ++row) {
     const float* from = in.data() + std::size_t{row} * width;
@@ -39,9 +40,11 @@ void check_rms_norm(std::uint32_t width) {
       expect(row == bad_row ? std::isnan(got[i]) : close, "a number differs from the reference", width);
     }
     if (row == bad_row) continue;
-    const auto single = troupe_cuda_rms_norm(from, weight.data(), 1e-5F, width, 1, alone.data(), {why, sizeof why});
-    expect(single == TROUPE_OK && std::memcmp(alone.data(), got, width * sizeof(float)) == 0,
-           "a row differs alone and in a batch", width);
+    const auto single =
+        troupe_cuda_rms_norm(from, weight.data(), 1e-5F, width, 1, alone.data(), {why, sizeof why});
+    expect(
+        single == TROUPE_OK && std::memcmp(alone.data(), got, width * sizeof(float)) == 0,
+        "a row differs alone and in a batch", width);
   }
 }
 
