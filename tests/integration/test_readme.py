@@ -7,7 +7,9 @@ blocks after it and drained at the end, `<!-- ci: example FILE -->` is that file
 set-up commands are not run.
 The default model is used where it is, else the tiny one in its place.
 """
+import ast
 import importlib.util
+import json
 import os
 import pathlib
 import re
@@ -65,13 +67,53 @@ class Readme(unittest.TestCase):
             text = re.sub(rf"\b{shown}\b", free, text)
         return text
 
-    def run_block(self, language, text):
+    def execute(self, language, text):
         interpreter = {"bash": ["bash", "-euo", "pipefail", "-c"], "python": [sys.executable, "-c"]}[language]
-        done = subprocess.run([*interpreter, self.placed(text)], cwd=ROOT, env=self.env, stdin=subprocess.DEVNULL,
+        return subprocess.run([*interpreter, self.placed(text)], cwd=ROOT, env=self.env, stdin=subprocess.DEVNULL,
                               capture_output=True, text=True, timeout=LIMIT_S, check=False)
+
+    def run_block(self, language, text):
+        """Runs it and looks at what it printed."""
+        done = self.execute(language, text)
         self.assertEqual(done.returncode, 0, f"{text}\n{done.stdout}\n{done.stderr}")
-        self.assertGreater(len(done.stdout.strip()), 0, f"no output of:\n{text}")
-        return done.stdout
+        looks = [look for part, look in self.LOOKS.items() if part in text]
+        self.assertEqual(len(looks), 1, f"what to expect of it is not clear:\n{text}")
+        looks[0](self, done.stdout)
+
+    # What each block that is run must have printed, found by a part of its text.
+
+    def look_at_answers(self, output):
+        france, water = output.rstrip("\n").rsplit("\n", 1)
+        for answer in (france, water):
+            self.assertGreater(len(answer.strip()), 0, output)
+
+    def look_at_events(self, output):
+        *events, last = [line for line in output.splitlines() if line]
+        self.assertEqual(last, "data: [DONE]", output)
+        deltas = []
+        for line in events:
+            self.assertTrue(line.startswith("data: {"), line)
+            event = json.loads(line.removeprefix("data: "))
+            self.assertNotIn("error", event)
+            deltas += [choice["delta"].get("content") or "" for choice in event["choices"]]
+        self.assertGreater(len([text for text in deltas if text]), 1, output)
+        self.assertGreater(len("".join(deltas).strip()), 0, output)
+
+    def look_at_text(self, output):
+        self.assertGreater(len(output.strip()), 0)
+
+    def look_at_both(self, output):
+        answers = ast.literal_eval(output)
+        self.assertEqual(set(answers), {"a", "b"})
+        for answer in answers.values():
+            self.assertGreater(len(answer.strip()), 0, output)
+
+    def look_at_rates(self, output):
+        self.assertRegex(output, r"^status +200: 8\n")
+        self.assertRegex(output, r"\nrate +\d+\.\d tokens/s")
+
+    LOOKS = {"troupe run": look_at_answers, "curl": look_at_events, "OpenAI(": look_at_text, "create_connection": look_at_both,
+             "bench serve": look_at_rates}
 
     def start_server(self, text):
         self.server = subprocess.Popen(["bash", "-c", "exec " + self.placed(text).strip()], cwd=ROOT, env=self.env,
@@ -105,6 +147,18 @@ class Readme(unittest.TestCase):
 
     def test_it_is_at_most_150_lines(self):
         self.assertLessEqual(len(README.read_text("utf-8").splitlines()), 150)
+
+    def test_blocks_that_are_refused_by_the_server_fail(self):
+        """An error of the server is none of the answers that the blocks are looked at for."""
+        server, = (text for mark, _, text in self.blocks if mark == "server")
+        self.start_server(server)
+        for part, wrong in (("curl", '"max_tokens": -1'), ("create_connection", '"max_tokens": -1')):
+            (_, language, text), = [block for block in self.blocks if block[0] == "run" and part in block[2]]
+            broken = re.sub(r'"max_tokens": \d+', wrong, text)
+            self.assertNotEqual(broken, text)
+            done = self.execute(language, broken)
+            self.assertNotEqual(done.returncode, 0, done.stdout)
+        self.drain()
 
     def test_every_link_leads_to_a_file(self):
         for target in re.findall(r"\]\(([^)#]+)", BLOCK.sub("", README.read_text("utf-8"))):
