@@ -6,43 +6,33 @@
 
 #include <toml++/toml.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 namespace troupe::cli {
 
 namespace {
 
-std::vector<catalogue_model> read_catalogue() {
-  const toml::table document = toml::parse(catalogue_text(), std::string_view("cli/catalogue.toml"));
-  std::vector<catalogue_model> models;
-  for (const auto& [key, node] : document) {
-    const auto text = [&entry = node](std::string_view path) {
-      return entry.at_path(path).value<std::string>().value_or("");
-    };
-    models.push_back(
-        {.name = std::string(key.str()),
-         .about = text("about"),
-         .file = text("file"),
-         .sha256 = text("sha256"),
-         .licence = text("licence"),
-         .url = text("url"),
-         .bytes = static_cast<std::uint64_t>(node.at_path("bytes").value<std::int64_t>().value_or(0)),
-         .pip_package = text("pip.package"),
-         .pip_version = text("pip.version"),
-         .pip_member = text("pip.member")});
-  }
-  return models;
+/// What `pull` needs of an entry and is not there, or nothing.
+std::string_view lacking(const catalogue_model& model) {
+  if (model.file.empty() || model.file.find('/') != std::string::npos) return "a file name without folders";
+  if (model.bytes == 0) return "its size in bytes";
+  if (model.sha256.size() != 64) return "its SHA-256";
+  if (model.url.empty() && model.pip_package.empty()) return "a url or a pip package";
+  if (!model.pip_package.empty() && (model.pip_version.empty() || model.pip_member.empty()))
+    return "version and member of its pip package";
+  return {};
 }
 
-const catalogue_model* find_entry(const std::string& name) {
-  for (const catalogue_model& model : catalogue())
+const catalogue_model* find_entry(const std::vector<catalogue_model>& models, const std::string& name) {
+  for (const catalogue_model& model : models)
     if (model.name == name) return &model;
   return nullptr;
 }
 
-std::string known_names() {
+std::string known_names(const std::vector<catalogue_model>& models) {
   std::string out;
-  for (const catalogue_model& model : catalogue()) (out += out.empty() ? "" : ", ") += model.name;
+  for (const catalogue_model& model : models) (out += out.empty() ? "" : ", ") += model.name;
   return out;
 }
 
@@ -72,15 +62,51 @@ bool looks_like_path(const std::string& text) {
 
 } // namespace
 
-const std::vector<catalogue_model>& catalogue() {
-  static const std::vector<catalogue_model> models = read_catalogue();
+std::vector<catalogue_model> read_catalogue(std::string_view text, const std::string& source) {
+  toml::table document;
+  try {
+    document = toml::parse(text, source);
+  } catch (const toml::parse_error& bad) {
+    throw failure(
+        errc::bad_file,
+        source + ':' + std::to_string(bad.source().begin.line) + ": " + std::string(bad.description()));
+  }
+  std::vector<catalogue_model> models;
+  for (const auto& [key, node] : document) {
+    const auto text_at = [&entry = node](std::string_view path) {
+      return entry.at_path(path).value<std::string>().value_or("");
+    };
+    const std::int64_t bytes = node.at_path("bytes").value<std::int64_t>().value_or(0);
+    models.push_back(
+        {.name = std::string(key.str()),
+         .about = text_at("about"),
+         .file = text_at("file"),
+         .sha256 = text_at("sha256"),
+         .licence = text_at("licence"),
+         .url = text_at("url"),
+         .bytes = static_cast<std::uint64_t>(std::max<std::int64_t>(bytes, 0)),
+         .pip_package = text_at("pip.package"),
+         .pip_version = text_at("pip.version"),
+         .pip_member = text_at("pip.member")});
+    if (const std::string_view lacks = lacking(models.back()); !lacks.empty())
+      throw failure(errc::bad_file, source + ": " + models.back().name + " lacks " + std::string(lacks));
+  }
   return models;
 }
 
-const catalogue_model& catalogue_entry(const std::string& name) {
-  if (const catalogue_model* model = find_entry(name)) return *model;
+const std::vector<catalogue_model>& catalogue() {
+  static const std::vector<catalogue_model> models = read_catalogue(catalogue_text(), "cli/catalogue.toml");
+  return models;
+}
+
+const catalogue_model& catalogue_entry(const std::vector<catalogue_model>& models, const std::string& name) {
+  if (const catalogue_model* model = find_entry(models, name)) return *model;
   throw failure(
-      errc::bad_config, "no model named \"" + name + "\" in the catalogue; known: " + known_names());
+      errc::bad_config, "no model named \"" + name + "\" in the catalogue; known: " + known_names(models));
+}
+
+const catalogue_model& catalogue_entry(const std::string& name) {
+  return catalogue_entry(catalogue(), name);
 }
 
 std::filesystem::path model_cache() {
@@ -94,12 +120,12 @@ std::filesystem::path model_cache() {
 std::string resolve_model(const std::string& path_or_name) {
   std::error_code ignored;
   if (looks_like_path(path_or_name) || std::filesystem::exists(path_or_name, ignored)) return path_or_name;
-  const catalogue_model* model = find_entry(path_or_name);
+  const catalogue_model* model = find_entry(catalogue(), path_or_name);
   if (model == nullptr)
     throw failure(
-        errc::bad_config,
-        "no file and no catalogue model is called \"" + path_or_name +
-            "\"; give the path of a GGUF file or a Hugging Face folder, or one of: " + known_names());
+        errc::bad_config, "no file and no catalogue model is called \"" + path_or_name +
+                              "\"; give the path of a GGUF file or a Hugging Face folder, or one of: " +
+                              known_names(catalogue()));
   const std::filesystem::path file = model_cache() / model->file;
   if (!std::filesystem::exists(file, ignored))
     throw failure(

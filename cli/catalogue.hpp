@@ -21,11 +21,18 @@ struct catalogue_model {
 
 /// The text of catalogue.toml, compiled in.
 std::string_view catalogue_text() noexcept;
+/// That of fetch_wheel.py.
+std::string_view fetch_wheel_script() noexcept;
 
-/// All entries, in the order of their names.
+/// The entries of a text like catalogue.toml, in the order of their names. Throws `failure` (bad_file) with
+/// `source` and what is wrong.
+std::vector<catalogue_model> read_catalogue(std::string_view text, const std::string& source);
+
+/// The entries that are compiled in.
 const std::vector<catalogue_model>& catalogue();
 
 /// The entry of that name. Throws `failure` (bad_config) that names all known ones.
+const catalogue_model& catalogue_entry(const std::vector<catalogue_model>& models, const std::string& name);
 const catalogue_model& catalogue_entry(const std::string& name);
 
 /// $XDG_CACHE_HOME/troupe/models, else ~/.cache/troupe/models. Throws `failure` when neither variable is set.

