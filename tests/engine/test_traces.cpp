@@ -116,9 +116,9 @@ BOOST_AUTO_TEST_CASE(a_cancelled_request_is_no_failure) {
 BOOST_AUTO_TEST_CASE(what_is_refused_or_cannot_be_tokenised_leaves_none) {
   start();
   BOOST_TEST(finish(ask(std::vector<std::int32_t>(256, 1), 5))->failed.has_value()); // at the door
-  request text;
-  text.prompt = std::string(5000, 'a');
-  BOOST_TEST(finish(std::move(text))->failed.has_value());
+  request too_long;
+  too_long.prompt = std::string(5000, 'a');
+  BOOST_TEST(finish(std::move(too_long))->failed.has_value());
   BOOST_TEST(traces().empty());
 }
 

@@ -130,7 +130,7 @@ BOOST_FIXTURE_TEST_CASE(mail_whose_turn_had_no_memory_is_handled_without_another
 
 BOOST_FIXTURE_TEST_CASE(an_actor_whose_first_turn_had_no_memory_starts_later, stage) {
   context.scarce = true;
-  auto r = make();
+  [[maybe_unused]] const auto kept = make();
   context.scarce = false;
   timers.fire();
   context.run();
