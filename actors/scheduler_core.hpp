@@ -239,6 +239,7 @@ class scheduler_core {
     return positions / model_.block_tokens + (positions % model_.block_tokens != 0 ? 1 : 0);
   }
   void expire_queue(turn& t);
+  void end_unstarted(request_id first, const error& why, turn& t);
   void watch_levels() noexcept;
 
   // scheduler_seats.cpp: who takes a seat, and whose

@@ -109,8 +109,8 @@ std::optional<error> scheduler_core::let_in(const admission_request& m, tenant_a
           0, m.id, t.now);
     }
     ++stats_.displaced;
-    end_sequence(
-        *lowest,
+    end_unstarted(
+        lowest->id,
         overload(
             errc::shed_low_priority, "the queue is full, and a request of higher priority came", 0,
             lowest->id, t.now),
@@ -124,7 +124,8 @@ std::optional<error> scheduler_core::let_in(const admission_request& m, tenant_a
 scheduler_core::sequence* scheduler_core::lowest_waiting() noexcept {
   for (auto at = line_.by_rank().rbegin(); at != line_.by_rank().rend(); ++at) {
     sequence& s = *find(at->id);
-    if (s.priority >= options_.low_priority && !s.started && !begun(s.group)) return &s;
+    const bool unstarted = unstarted_.contains({s.arrival.time_since_epoch().count(), s.id});
+    if (s.priority >= options_.low_priority && unstarted) return &s;
   }
   return nullptr;
 }
@@ -170,14 +171,19 @@ void scheduler_core::expire_queue(turn& t) {
     const error why = overload(
         errc::queue_timeout, "waited " + std::to_string(ms) + " ms for a place, the longest allowed", 0,
         first.id, t.now);
-    // The other choices of its request wait for nothing any more, and none of them must begin now.
-    const std::uint64_t group = find(first.id)->group;
-    std::vector<request_id> all{first.id};
-    if (group != 0)
-      for (const queue_key& k : unstarted_)
-        if (k.id != first.id && find(k.id)->group == group) all.push_back(k.id);
-    for (const request_id id : all) end_sequence(*find(id), why, t);
+    end_unstarted(first.id, why, t);
   }
+}
+
+/// Ends one whose client was not told that it runs. The other choices of its request wait for nothing any
+/// more, and none of them must begin now.
+void scheduler_core::end_unstarted(request_id first, const error& why, turn& t) {
+  const std::uint64_t group = find(first)->group;
+  std::vector<request_id> all{first};
+  if (group != 0)
+    for (const queue_key& k : unstarted_)
+      if (k.id != first && find(k.id)->group == group) all.push_back(k.id);
+  for (const request_id id : all) end_sequence(*find(id), why, t);
 }
 
 } // namespace troupe::actors

@@ -53,8 +53,7 @@ int open_terminal() {
 
 conversation::conversation(engine_options engine, conversation_options options) :
     options_(std::move(options)), model_path_(engine.model_path), input_(io_),
-    signals_(io_, SIGINT, SIGTERM, SIGCONT),
-    engine_(io_.get_executor(), std::move(engine)) {
+    signals_(io_, SIGINT, SIGTERM, SIGCONT), engine_(io_.get_executor(), std::move(engine)) {
   if (!options_.system.empty()) history_.push_back({"system", options_.system});
 }
 

@@ -103,8 +103,9 @@ std::string door_watch::cause_fault(
     return needs(over(facts_.kv_high), "all requests together could not fill the KV pool");
   case errc::shed_low_priority:
     return needs(
-        over(facts_.kv_low) && wish.priority >= actors::scheduler_options{}.low_priority,
-        "its priority was not low, or the KV pool had room");
+        (over(facts_.kv_low) || f.peak_sequences > std::max<std::uint64_t>(1, facts_.max_queue)) &&
+            wish.priority >= actors::scheduler_options{}.low_priority,
+        "its priority was not low, or the KV pool and the queue had room");
   case errc::queue_full:
     return needs(
         f.peak_sequences > std::max<std::uint64_t>(1, facts_.max_queue),

@@ -436,7 +436,8 @@ void simulation::check_finish(const actors::sequence_finished& m) {
       "a choice timed out in the queue although its request runs", m.id.number);
   require(
       !m.failed || m.failed->code != errc::shed_low_priority ||
-          (!p.started && p.script->priority >= scenario_.options.low_priority),
+          (!p.started && !group_runs(p) &&
+           (p.script->group != 0 || p.script->priority >= scenario_.options.low_priority)), // with its group
       "displaced though it runs, or is not of low priority", m.id.number);
   require(cache_.pool().held(m.id) == 0, "sequence_finished before its blocks were free", m.id.number);
   require(
