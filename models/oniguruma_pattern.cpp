@@ -84,7 +84,11 @@ class translator {
 
   result<std::string> run() {
     while (at_ < in_.size()) {
+      const std::size_t begin = out_.size();
+      const char first = peek();
       if (auto ok = item(); !ok) return ok.error();
+      atom_ = begin;
+      after_atom_ = first == '\\' || first == '[' || first == '.' || is_letter(first) || is_digit(first);
     }
     return std::move(out_);
   }
@@ -164,12 +168,18 @@ class translator {
       ++at_;
       return {};
     }
+    // Oniguruma repeats the repetition, PCRE2 would make it possessive.
+    const bool repeated = end + 1 < in_.size() && in_[end + 1] == '+';
+    const char behind = end + 2 < in_.size() ? in_[end + 2] : '\0';
+    if (repeated && (!after_atom_ || behind == '+' || behind == '?' || behind == '*' || behind == '{')) {
+      at_ = end + 1;
+      return refuse("'+' after an interval of this kind");
+    }
+    if (repeated) out_.insert(atom_, "(?:");
     out_ += inside.front() == ',' ? "{0" : "{";
     out_ += inside;
-    out_ += '}';
+    out_ += repeated ? "})" : "}";
     at_ = end + 1;
-    // Oniguruma repeats the repetition, PCRE2 makes it possessive.
-    if (peek() == '+') return refuse("'+' after an interval");
     return {};
   }
 
@@ -426,6 +436,8 @@ class translator {
   std::string_view in_;
   std::size_t at_ = 0;
   std::string out_;
+  std::size_t atom_ = 0;    ///< where in `out_` the item before the one at hand begins
+  bool after_atom_ = false; ///< which is a single character, class or escape
 };
 
 } // namespace

@@ -11,8 +11,9 @@ namespace troupe::models {
 
 /// `pattern` (Oniguruma, Ruby syntax, Unicode) as PCRE2 with UTF and UCP means the same: \s, \w and \b by the
 /// Unicode properties, \h for a hexadecimal digit, (?m) for "dot matches newline", {,n}, scripts without
-/// their extensions, nested classes, && and POSIX brackets in a class. Errors: unsupported naming what has no
-/// equal (&& in an inner class, {n,m}+, \y, calls, absent operators and the like).
+/// their extensions, nested classes, && and POSIX brackets in a class, {n}+ as a repetition of a repetition.
+/// Errors: unsupported naming what has no equal (&& in an inner class, {n,m}+ behind a group, \y, calls,
+/// absent operators and the like).
 result<std::string> translate_oniguruma(std::string_view pattern);
 
 /// Translates and compiles. Errors: those of both.

@@ -86,6 +86,15 @@ BOOST_AUTO_TEST_CASE(an_empty_match_behind_a_match_does_not_count) {
   BOOST_TEST(matches("", "\u00e9") == "[][]");
 }
 
+BOOST_AUTO_TEST_CASE(a_plus_behind_an_interval_repeats_it) {
+  // HF tokenizers 0.23 finds the same.
+  BOOST_TEST(matches("a{2}+", "aaaaa") == "[aaaa]");
+  BOOST_TEST(matches("xa{2,3}+a", "xaaaaaxaa") == "[xaaaa]");
+  BOOST_TEST(matches("\\A\\p{Nd}{1,2}(?=\\p{Nd}{3}+\\z)", "12345678") == "[12]");
+  BOOST_TEST(matches("\\A\\p{Nd}{1,2}(?=\\p{Nd}{3}+\\z)", "123456") == "");
+  BOOST_TEST(matches("[ab]{2}+b", "ababab") == "[babab]");
+}
+
 BOOST_AUTO_TEST_CASE(quoted_text_matches_itself_alone) {
   const std::string text = "a.b*[c]\\d{2}^$ |#-\n\u00e9";
   auto compiled = regex::compile(quote_pattern(text));
@@ -102,7 +111,10 @@ BOOST_AUTO_TEST_CASE(what_has_no_equal_is_refused_by_name) {
        {std::pair("[a[b&&c]]", "'&&'"),
         {"[a&&]", "'&&'"},
         {"[[a&&b]&&c]", "'&&'"},
-        {"a{1,2}+", "'+'"},
+        {"(a){1,2}+", "'+'"},
+        {"a{1,2}++", "'+'"},
+        {"\u00e9{2}+", "'+'"},
+        {"a+{2}+", "'+'"},
         {"\\y", "\\y"},
         {"(?~a)", "absent"},
         {"[a[^b]]", "negated"},
