@@ -96,6 +96,24 @@ result<std::unique_ptr<const tokenizer>> make_spaced_bpe_tokenizer(vocabulary v)
   return make_pipeline(std::move(parts));
 }
 
+result<std::unique_ptr<const tokenizer>> make_whitespace_bpe_tokenizer(vocabulary v) {
+  bpe_options options;
+  options.unknown = v.unknown;
+  auto model = make_symbol_bpe(v, split_merges(v), index_tokens(v), options);
+  if (!model) return model.error();
+  auto words = make_whitespace_stage();
+  if (!words) return words.error();
+  pipeline_parts parts;
+  parts.model = std::move(*model);
+  if (v.lowercase) parts.normalizers.push_back(make_lowercase());
+  parts.stages.push_back(std::move(*words));
+  parts.added = added_tokens_of(v);
+  parts.texts.reserve(v.tokens.size());
+  for (const std::string& token : v.tokens) parts.texts.add(token);
+  parts.words = std::move(v);
+  return make_pipeline(std::move(parts));
+}
+
 result<std::unique_ptr<const tokenizer>> make_sentencepiece_tokenizer(vocabulary v) {
   auto model = make_scored_bpe(v);
   if (!model) return model.error();

@@ -17,6 +17,11 @@ result<std::unique_ptr<const tokenizer>> make_bpe_tokenizer(vocabulary v);
 /// Errors: bad_file for a merge whose pieces or result are no tokens.
 result<std::unique_ptr<const tokenizer>> make_spaced_bpe_tokenizer(vocabulary v);
 
+/// BPE over characters within words that white space, left out, and other signs end (model "whitespace",
+/// jina-embeddings-v2-base-zh): by merges; what has no token is the unknown token. Errors: bad_file for a
+/// merge whose pieces or result are no tokens.
+result<std::unique_ptr<const tokenizer>> make_whitespace_bpe_tokenizer(vocabulary v);
+
 /// SentencePiece BPE (model "llama"): merges by score. With `add_space_prefix` a space is put before the text
 /// and after every added token, and the first one of an output is left out. Errors: bad_file without scores.
 result<std::unique_ptr<const tokenizer>> make_sentencepiece_tokenizer(vocabulary v);

@@ -55,6 +55,33 @@ constexpr std::string_view exaone_moe =
     "\\p{L}\\p{N}]+[\\r\\n/]?|[" TROUPE_SPACE "]*[\\r\\n]|[" TROUPE_SPACE "]+(?![^" TROUPE_SPACE
     "])|[" TROUPE_SPACE "]+";
 
+// Runs of decimal digits in threes from the right: 1234567 is 1, 234 and 567. `end` is what must hold behind
+// a run, or it is left alone. Where a search begins within a run, the group before it stood right: looking
+// for the run's end only once keeps the time linear.
+#define TROUPE_THREES(end) "\\G(?<=\\p{Nd})\\p{Nd}{3}|(?<!\\p{Nd})\\p{Nd}{1,3}(?=(?:\\p{Nd}{3})*+" end ")"
+
+// A word boundary behind: no character of Oniguruma's words follows (models/oniguruma_pattern.cpp).
+constexpr std::string_view tiny_aya_digits =
+    TROUPE_THREES("(?![\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{B2}\\x{B3}\\x{B9}\\x{BC}-\\x{BE}])");
+constexpr std::string_view afmoe_digits = TROUPE_THREES("(?!\\p{Nd})");
+
+// Ideographs and kana; Thai; Lao; Khmer; Burmese; Hangul.
+constexpr std::string_view afmoe_scripts =
+    "[\\x{4E00}-\\x{9FFF}\\x{3040}-\\x{30FF}\\x{3400}-\\x{4DBF}\\x{F900}-\\x{FAFF}\\x{FF65}-\\x{FF9F}"
+    "\\x{2F00}-\\x{2FDF}]+|[\\x{E00}-\\x{E7F}]+|[\\x{E80}-\\x{EFF}]+|[\\x{1780}-\\x{17FF}]+"
+    "|[\\x{1000}-\\x{109F}\\x{AA60}-\\x{AA7F}\\x{A9E0}-\\x{A9FF}]+|[\\x{AC00}-\\x{D7AF}\\x{1100}-\\x{11FF}]+";
+
+// A word per three digits from the right of each run; what stands before the first of them or between two
+// runs goes with the digits before it. tokenizer.json cuts at empty matches of (?=(\d{3})+(?!\d)); this is
+// the text between two of those, with every run looked through once.
+#define TROUPE_ODD_DIGITS "\\p{Nd}{1,2}(?=(?:\\p{Nd}{3})*+(?!\\p{Nd}))"
+constexpr std::string_view superbpe_threes =
+    "(?:(?<!\\p{Nd})" TROUPE_ODD_DIGITS "|\\p{Nd}{3}|\\P{Nd}++(?:" TROUPE_ODD_DIGITS ")?)"
+    "(?:\\P{Nd}++(?:" TROUPE_ODD_DIGITS ")?)*+";
+
+// Lines, each with the line ends before it.
+constexpr std::string_view laguna_lines = "(?:\\r?\\n)*+(?:(?!\\r?\\n)[\\x00-\\x{10FFFF}])++|(?:\\r?\\n)++";
+
 // Upper- and lower-case letters of the scripts that have case, as deepseek-llm's tokenizer.json lists them.
 constexpr std::string_view deepseek_letters =
     "[" TROUPE_SPACE "]?["
@@ -154,13 +181,13 @@ struct family {
   pattern_list patterns;
 };
 
-// The patterns and normal forms are those of each model's tokenizer.json (NFC: the classes of transformers
-// 5.24 for Qwen 2, Qwen 3.5, Cohere and GPT-NeoX, whose tokenizer OLMo, MPT and ModernBERT have; the Qwen
-// distillation of DeepSeek R1 has Qwen 2.5's). Which name stands for which pattern, takes whole words and
-// begins with BOS is a fact of the format (llama.cpp, src/llama-vocab.cpp, which does not normalise). A
-// pattern of a later stage sees one piece of the stage before it, as if that were the whole text.
+// The patterns and normal forms are those of each model's tokenizer.json; docs/tokenizers.md says where they
+// were seen. Which name stands for which pattern, takes whole words and begins with BOS is a fact of the
+// format (llama.cpp, src/llama-vocab.cpp, which does not normalise). A pattern of a later stage sees one
+// piece of the stage before it, as if that were the whole text.
 constexpr family families[] = {
     {"a.x-4.0", none, {gpt2}},
+    {"afmoe", none, {afmoe_digits, afmoe_scripts, deepseek3_words}},
     {"bailingmoe", none, {bailing}},
     {"bailingmoe2", none, {bailing}},
     {"bloom", none, {bloom}},
@@ -170,6 +197,7 @@ constexpr family families[] = {
       gpt2}},
     {"chatglm-bpe", none, {llama3}},
     {"codeshell", none, {digits_gpt2}},
+    {"cohere2moe", to_nfc, {tiny_aya_digits, gpt4o}},
     {"command-r", to_nfc, {digits_gpt2}},
     {"dbrx", none, {llama3}},
     {"deepseek-coder",
@@ -217,7 +245,7 @@ constexpr family families[] = {
     {"kanana2", none, {gpt4o}},
     {"kimi-k2", none, {kimi_k2}},
     {"kormo", none, {qwen2}},
-    {"laguna", none, {"[^\\n]+|\\n+", qwen2}},
+    {"laguna", none, {laguna_lines, qwen2}},
     {"lfm2", whole_words | with_bos, {llama3}},
     {"llada-moe", none, {bailing}},
     {"llama-bpe", whole_words | with_bos, {llama3}},
@@ -248,8 +276,10 @@ constexpr family families[] = {
     {"spark2_5", none, {"\\p{N}{1,3}", deepseek3_ideographs, spark_words, "\\p{N}"}},
     {"stablelm2", none, {qwen2}},
     {"starcoder", none, {digits_gpt2}},
+    {"superbpe", none, {"\\p{N}+", superbpe_threes}},
     {"talkie", none, {gpt4o}},
     {"tekken", whole_words | with_bos, {tekken}},
+    {"tiny_aya", to_nfc, {tiny_aya_digits, gpt4o}},
     {"trillion", none, {gpt2}},
     {"ufakzeka", none, {ufakzeka}},
     {"viking", none, {bloom, "\\p{N}"}},

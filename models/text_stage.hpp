@@ -109,6 +109,9 @@ std::unique_ptr<const word_stage> make_family_stage(pretokenizer families);
 /// With `invert` what lies between the matches is what was found.
 std::unique_ptr<const word_stage> make_regex_stage(regex pattern, split_behavior behavior, bool invert);
 std::unique_ptr<const word_stage> make_character_stage(character_test found, split_behavior behavior);
+/// Runs of word characters and runs of other signs, without the white space between: HF tokenizers'
+/// Whitespace. Errors: no_memory.
+result<std::unique_ptr<const word_stage>> make_whitespace_stage();
 /// A space before every word that begins with none.
 std::unique_ptr<const word_stage> make_space_prefix();
 /// Every byte as its character of GPT-2's alphabet.

@@ -43,6 +43,8 @@ result<std::unique_ptr<const tokenizer>> make_tokenizer(vocabulary v) {
   // Names of gpt2 whose words are no bytes. (llama.cpp, src/llama-vocab.cpp)
   const bool spaced = v.pre == "gemma4" || v.pre == "granite-embed-multi-311m" || v.pre == "sarvam-moe";
   if (v.model == "gemma4" || (v.model == "gpt2" && spaced)) return make_spaced_bpe_tokenizer(std::move(v));
+  if (v.model == "whitespace" || (v.model == "gpt2" && v.pre == "whitespace"))
+    return make_whitespace_bpe_tokenizer(std::move(v));
   if (v.model == "gpt2") return make_bpe_tokenizer(std::move(v));
   if (v.model == "llama") return make_sentencepiece_tokenizer(std::move(v));
   if (v.model == "t5") return make_unigram_tokenizer(std::move(v));
@@ -50,7 +52,7 @@ result<std::unique_ptr<const tokenizer>> make_tokenizer(vocabulary v) {
       errc::unsupported,
       "tokenizer: model '" + v.model +
           "' is not supported, known are: gpt2 (byte-level BPE), llama (SentencePiece BPE), t5 (Unigram), "
-          "gemma4 (BPE over characters)",
+          "gemma4 (BPE over characters), whitespace (BPE over characters of words)",
       {},
       0};
 }

@@ -199,10 +199,9 @@ class word_stage_reader {
     }
     if (type == "WhitespaceSplit") return characters(is_white_space, split_behavior::removed);
     if (type == "Whitespace") {
-      // Word characters as UTS 18 has them: with the joiners.
-      auto pattern = compile_oniguruma("[\\w\\x{200C}\\x{200D}]+|[^\\w\\x{200C}\\x{200D}\\s]+");
-      if (!pattern) return pattern.error();
-      made.stages.push_back(make_regex_stage(std::move(*pattern), split_behavior::removed, true));
+      auto stage = make_whitespace_stage();
+      if (!stage) return stage.error();
+      made.stages.push_back(std::move(*stage));
       return {};
     }
     return unknown_type(part, "pre-tokenizer", type);

@@ -40,6 +40,7 @@ struct vocabulary {
   bool add_space_prefix = false;         ///< SentencePiece only
   bool remove_extra_whitespaces = false; ///< Unigram only: at the ends, and of every run all but one
   std::string charsmap;                  ///< Unigram only: SentencePiece's compiled character map, or empty
+  bool lowercase = false;                ///< "whitespace" only: text is brought to lower case first
   /// Added tokens take the white space behind them along, but for <unk>, <s> and <|endoftext|>: Phi-3, whose
   /// GGUF files do not say so.
   bool strips_behind_added = false;

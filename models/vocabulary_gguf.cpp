@@ -127,7 +127,7 @@ result<vocabulary> read_vocabulary(const gguf_file& file) {
   if (!merges) return merges.error();
   if (*merges)
     v.merges.assign((*merges)->begin(), (*merges)->end());
-  else if (v.model == "gpt2" || v.model == "gemma4")
+  else if (v.model == "gpt2" || v.model == "gemma4" || v.model == "whitespace")
     return file.fail("tokenizer.ggml.merges is missing, model '" + v.model + "' needs it");
   auto scores = file.find_array<float>("tokenizer.ggml.scores");
   if (!scores) return scores.error();
@@ -153,6 +153,9 @@ result<vocabulary> read_vocabulary(const gguf_file& file) {
       !ok) {
     return ok.error();
   }
+  if (v.model == "whitespace" || v.pre == "whitespace")
+    if (auto ok = read_flag(file, "tokenizer.ggml.normalizer.lowercase", false, v.lowercase); !ok)
+      return ok.error();
   if (v.model == "t5")
     if (auto ok = read_charsmap(file, v.charsmap); !ok) return ok.error();
   if (auto ok = validate(v); !ok) return file.fail(ok.error().message);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The steps that cut text into the words a model sees.
 #include "models/byte_alphabet.hpp"
+#include "models/oniguruma_pattern.hpp"
 #include "models/pretokenizer.hpp"
 #include "models/text_stage.hpp"
 #include "models/utf8.hpp"
@@ -300,6 +301,13 @@ std::unique_ptr<const word_stage> make_regex_stage(regex pattern, split_behavior
 
 std::unique_ptr<const word_stage> make_character_stage(character_test found, split_behavior behavior) {
   return std::make_unique<character_stage>(found, behavior);
+}
+
+result<std::unique_ptr<const word_stage>> make_whitespace_stage() {
+  // Word characters as UTS 18 has them: with the joiners.
+  auto pattern = compile_oniguruma("[\\w\\x{200C}\\x{200D}]+|[^\\w\\x{200C}\\x{200D}\\s]+");
+  if (!pattern) return pattern.error();
+  return make_regex_stage(std::move(*pattern), split_behavior::removed, true);
 }
 
 std::unique_ptr<const word_stage> make_space_prefix() {

@@ -87,13 +87,23 @@ FAMILIES = {
         r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
     ],
     "ufakzeka": [r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"],
-    "laguna": [r"[^\n]+|[\n]+", LLAMA3 % r"\p{N}"],
+    "laguna": [(r"(?:\r?\n)+(?!\r?\n)", "merged_with_next"), LLAMA3 % r"\p{N}"],
+    "superbpe": [r"\p{N}+", r"(?=(\d{3})+(?!\d))"],
+    "tiny_aya": [r"\d{1,3}(?=(?:\d{3})*\b)", CASED % {"contraction": r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?", "numbers": r"\p{N}{1,3}"}],
+    "afmoe": [
+        r"\p{Nd}{1,510}(?=(?>\p{Nd}{510})*(?:\P{Nd}|$))|\G\p{Nd}{510}", r"\A\p{Nd}{1,2}(?=\p{Nd}{3}+\z)", r"\A\p{Nd}{3}|\G\p{Nd}{3}",
+        r"(?:[\u4E00-\u9FFF\u3040-\u309F\u30A0-\u30FF\u3400-\u4DBF\uF900-\uFAFF\uFF65-\uFF9F\u2F00-\u2FDF]+|[\u0E00-\u0E7F]+|[\u0E80-\u0EFF]+"
+        r"|[\u1780-\u17FF]+|[\u1000-\u109F\uAA60-\uAA7F\uA9E0-\uA9FF]+|[\uAC00-\uD7AF\u1100-\u11FF]+)",
+        r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"""
+    ],
 }
 TEXTS = [
     "Hello world", " Hello  world ", "I've 'told he's there, 'RE you sure? WE'LL 'ſ 'K", "don't DON'T", "w048 7tuijk dsdfhu", "3333333333", " 12 345",
     "\n \n\n \n\n\n \t \t\t \t\n  \n   \n    \n     \n", "a\r\nb\rc\n\n", "   x", "x   ", "  \t y", "нещо на Български", "កាន់តែពិសេសអាចខលចេញ", "🚀 (normal) 😶‍🌫️ (multiple) ✅",
     "我想在apple工作1314151天～", "Cửa Việt", "Äpfel ½ Ⅷ ٣٤ ² ªº", "！？。、，『』〜", "a_b-c--d __init__", "((x))[[y]]{{z}}", "''''''```````\"\"\"\"......!!!!!!", "\u00a0x\u2003y\u3000z\u180ew\u200bv\ufeff",
     "\x85a\x1cb\x1fc\x0bd\x0ce", "e\u0301a\u0308", "가나다 ㄱㄴ", "ｆｕｌｌ Ｗｉｄｔｈ １２３", "$100 +5 a=b <tag> ^x ~y |z|", "  \n  ", "\u2028a\u2029 b", "K Å Ω", "\U0001d400\U0001d7ce𐐀𞤀", "ˈaˑ ʰ ʼ", " ", "\n", "",
+    "1 12 123 1234 12345 123456 1234567", "1234567x x1234567 1234567_ _1234567 1234567½ ½1234567Ⅷ12345①12", "123½4567½89 ٣٤٥٦٧٨٩x٣٤٥٦٧٨٩ 12٣٤56７８９",
+    "1,234,567.8901e12345", "7" * 509 + " " + "7" * 512 + "x" + "7" * 1021, "ไทย12345ລາວ ខ្មែរမြန်မာ한국어漢字かなｶﾅ", "a\r\nb \r\n\r\n  c\n\r\nd\r\r\ne\n\n x!\n\ny",
 ]
 
 
@@ -118,7 +128,9 @@ def main():
     texts = TEXTS + list(random_texts())
     cuts = {}
     for family, patterns in FAMILIES.items():
-        split = pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(p), "isolated") for p in patterns])
+        # A pattern, or a pattern and what becomes of its matches.
+        steps = [p if isinstance(p, tuple) else (p, "isolated") for p in patterns]
+        split = pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(p), behavior) for p, behavior in steps])
         # End offsets in bytes of the words of each text.
         cuts[family] = [[len(t[:end].encode()) for _, (_, end) in split.pre_tokenize_str(t)] for t in texts]
     sys.stdout.write('{"texts": ' + json.dumps(texts) + ',\n"cuts": {\n')

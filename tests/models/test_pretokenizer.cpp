@@ -64,9 +64,21 @@ BOOST_AUTO_TEST_CASE(names_of_one_family_cut_alike) {
         {"talkie", "gpt-4o"},
         {"glm5", "llama-bpe"},
         {"hy_v4", "deepseek-v3"},
-        {"granite-embed-multi-97m", "gpt-4o"}}) {
+        {"granite-embed-multi-97m", "gpt-4o"},
+        {"cohere2moe", "tiny_aya"}}) {
     BOOST_TEST(cut(name, text) == cut(like, text), boost::test_tools::per_element());
   }
+}
+
+BOOST_AUTO_TEST_CASE(families_whose_models_normalise_bring_text_to_nfc) {
+  const auto form = [](std::string_view name) { return pretokenizer::make(name)->form(); };
+  for (const std::string_view name :
+       {"cohere2moe", "command-r", "deepseek-r1-qwen", "f2llmv2", "modern-bert", "mpt", "olmo", "qwen2",
+        "qwen35", "tiny_aya"}) {
+    BOOST_TEST_CONTEXT(name) BOOST_TEST((form(name) == normal_form::nfc));
+  }
+  for (const std::string_view name : {"afmoe", "dbrx", "gpt-2", "llama-bpe", "superbpe"})
+    BOOST_TEST_CONTEXT(name) BOOST_TEST(!form(name).has_value());
 }
 
 BOOST_AUTO_TEST_CASE(an_unknown_family_is_refused_with_the_known_ones) {

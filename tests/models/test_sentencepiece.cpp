@@ -258,6 +258,30 @@ BOOST_AUTO_TEST_CASE(merges_over_characters_with_space_marks_stay_within_lines) 
        first_byte + 0xE2, first_byte + 0x82, first_byte + 0xAC});
 }
 
+BOOST_AUTO_TEST_CASE(words_between_white_space_are_merged_over_characters) {
+  vocabulary v;
+  v.model = "whitespace";
+  v.tokens = {"<unk>", "\u4f60", "\u597d", "\u4f60\u597d", "a", "b", "ab", ",", "!", "!!"};
+  v.types.assign(v.tokens.size(), token_type::normal);
+  v.types[0] = token_type::unknown;
+  v.unknown = 0;
+  v.merges = {"\u4f60 \u597d", "a b", "! !"};
+  v.lowercase = true;
+  const auto t = make(std::move(v));
+  // HF tokenizers 0.23 with Lowercase, Whitespace and the same merges.
+  check_ids(encode(*t, "\u4f60\u597d Ab,\tx"), {3, 6, 7, 0});
+  check_ids(encode(*t, "a b"), {4, 5});
+  check_ids(encode(*t, "ab!!,  \u597d\u4f60\u597dxyA"), {6, 9, 7, 2, 3, 0, 0, 4});
+  check_ids(encode(*t, "x\u00a0y"), {0, 0});
+  check_ids(encode(*t, " \n "), {});
+  check_ids(
+      encode(
+          *t, "a\xFF"
+              "b"),
+      {4, 0, 5});
+  BOOST_TEST(detokenize(*t, ids_t{6, 7, 3}) == "ab,\u4f60\u597d");
+}
+
 BOOST_AUTO_TEST_CASE(a_long_run_of_one_letter_or_of_spaces_is_encoded_in_near_linear_time) {
   for (const std::string model : {"llama", "t5"}) {
     const auto t = make(spm(letters(), model));

@@ -313,10 +313,10 @@ BOOST_AUTO_TEST_CASE(bad_vocabularies_are_refused_with_the_place) {
 
 BOOST_AUTO_TEST_CASE(a_long_run_of_anything_is_encoded_in_near_linear_time) {
   for (const std::string_view family :
-       {"gpt-2",  "smollm",     "llama-bpe",   "qwen2",          "deepseek-llm", "default",
-        "gpt-4o", "tekken",     "deepseek-v3", "deepseek-coder", "falcon",       "qwen35",
-        "bloom",  "bailingmoe", "seed-coder",  "exaone-moe",     "jais-2",       "kimi-k2",
-        "youtu",  "chameleon",  "spark2_5",    "minicpm5"}) {
+       {"gpt-2",      "smollm",      "llama-bpe",      "qwen2",   "deepseek-llm", "default",   "gpt-4o",
+        "tekken",     "deepseek-v3", "deepseek-coder", "falcon",  "qwen35",       "bloom",     "bailingmoe",
+        "seed-coder", "exaone-moe",  "jais-2",         "kimi-k2", "youtu",        "chameleon", "spark2_5",
+        "minicpm5",   "afmoe",       "tiny_aya",       "laguna",  "superbpe"}) {
     vocabulary v = tiny_bpe();
     v.pre = family;
     const auto t = make(std::move(v));

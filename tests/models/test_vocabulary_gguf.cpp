@@ -26,7 +26,7 @@ gguf_builder file_of(std::string_view model, std::string_view pre) {
   if (!pre.empty()) b.text("tokenizer.ggml.pre", pre);
   b.array("tokenizer.ggml.tokens", 8, 5, strings({"<s>", "</s>", "a", "b", "ab"}));
   b.array("tokenizer.ggml.token_type", 5, 5, raw(3) + raw(3) + raw(0) + raw(1) + raw(1));
-  if (model == "gpt2" || model == "gemma4")
+  if (model == "gpt2" || model == "gemma4" || model == "whitespace")
     b.array("tokenizer.ggml.merges", 8, 1, strings({"a b"}));
   else
     b.array("tokenizer.ggml.scores", 6, 5, raw(0.f) + raw(0.f) + raw(-1.f) + raw(-2.f) + raw(-1.f));
@@ -58,6 +58,11 @@ BOOST_AUTO_TEST_CASE(bos_and_eos_are_put_around_a_text_as_model_and_family_say) 
         {"gpt2", "klingon", false, false},
         {"llama", "default", true, false},
         {"t5", "default", false, true},
+        {"gpt2", "afmoe", false, false},
+        {"gpt2", "cohere2moe", false, false},
+        {"gpt2", "superbpe", false, false},
+        {"gpt2", "tiny_aya", false, false},
+        {"whitespace", "whitespace", false, false},
         {"gemma4", "", true, false}}) {
     const auto v = read(file_of(model, pre));
     BOOST_TEST_CONTEXT(model << ' ' << pre) {
@@ -78,6 +83,20 @@ BOOST_AUTO_TEST_CASE(byte_level_bpe_without_merges_is_refused_by_the_keys_name) 
   BOOST_REQUIRE(!v);
   BOOST_TEST((v.error().code == errc::bad_file));
   BOOST_TEST(v.error().message.find("tokenizer.ggml.merges") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(a_file_says_whether_words_between_white_space_are_lowered) {
+  for (const auto& [model, pre] : {std::pair("whitespace", "whitespace"), {"gpt2", "whitespace"}}) {
+    gguf_builder b = file_of(model, pre);
+    BOOST_TEST(!read(b)->lowercase);
+    check_ids(encode(*make(*read(b)), "AB ab"), {4});
+    b.value("tokenizer.ggml.normalizer.lowercase", 7, raw<std::uint8_t>(1));
+    BOOST_TEST(read(b)->lowercase);
+    check_ids(encode(*make(*read(b)), "AB ab"), {4, 4});
+  }
+  gguf_builder other = file_of("gpt2", "gpt-2");
+  other.value("tokenizer.ggml.normalizer.lowercase", 7, raw<std::uint8_t>(1));
+  BOOST_TEST(!read(other)->lowercase);
 }
 
 BOOST_AUTO_TEST_CASE(a_missing_family_is_remarked) {
