@@ -149,9 +149,12 @@ void text_builder::mark(std::size_t begin, std::size_t end) {
 void text_builder::append(const text_object& t, std::size_t begin, std::size_t end) {
   const std::size_t at = bytes_.size();
   bytes_.append(t.bytes, begin, end - begin);
-  for (const text_span& span : t.untrusted) {
-    const std::size_t from = std::max(span.begin, begin), to = std::min(span.end, end);
-    if (from < to) mark(at + from - begin, at + to - begin);
+  // A text may have as many spans as characters, and be taken apart by the character.
+  auto span = std::partition_point(
+      t.untrusted.begin(), t.untrusted.end(), [begin](const text_span& s) { return s.end <= begin; });
+  for (; span != t.untrusted.end() && span->begin < end; ++span) {
+    const std::size_t from = std::max(span->begin, begin), to = std::min(span->end, end);
+    mark(at + from - begin, at + to - begin);
   }
 }
 

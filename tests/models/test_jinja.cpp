@@ -310,6 +310,16 @@ BOOST_AUTO_TEST_CASE(keys_without_an_order_are_found_quickly) {
   BOOST_TEST(troupe::test::growth(60'000, nans) < troupe::test::near_linear);
 }
 
+BOOST_AUTO_TEST_CASE(a_text_of_many_origins_is_taken_apart_in_near_linear_time) {
+  const auto apart = [](std::size_t parts) {
+    json::array l(parts, "a");
+    const json::value context{{"l", std::move(l)}};
+    BOOST_TEST(text_of("{{ (l|join('-')).split('-')|length }}", context) == std::to_string(parts));
+    BOOST_TEST(text_of("{% for c in l|join('-') %}{% endfor %}", context).empty());
+  };
+  BOOST_TEST(troupe::test::growth(40'000, apart) < troupe::test::near_linear);
+}
+
 BOOST_AUTO_TEST_CASE(lipsum_is_refused_by_name) {
   BOOST_TEST(error_of("{{ lipsum() }}").find("'lipsum' is not supported") != std::string::npos);
 }
