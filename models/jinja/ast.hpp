@@ -118,6 +118,7 @@ enum class statement_kind : std::uint8_t {
   call_block,   ///< head is the call; parameters and body make the caller
   filter_block, ///< head is the filter chain over body
   scope,        ///< body in a scope of its own, targets set to heads first (with)
+  named_block,  ///< body, by the name id: a function of its own that runs where it stands and as self.id()
   generation,   ///< body, which marks what the assistant wrote; in a scope of its own
   loop_break,
   loop_continue,
@@ -133,7 +134,11 @@ struct branch {
 
 struct statement {
   statement_kind kind;
-  bool recursive = false; ///< a for loop that may call itself
+  bool recursive = false;                     ///< a for loop that may call itself
+  bool scoped = false;                        ///< a block that sees the names of the scopes around it
+  bool required = false;                      ///< a block that only another template could fill
+  bool exports = false;                       ///< sets names in the outermost scope: blocks see them
+  bool uses_self = false, uses_super = false; ///< names that the body of a block reads
   bool uses_caller = false, uses_varargs = false,
        uses_kwargs = false; ///< names that the body of a macro reads
   std::uint32_t line = 0;
@@ -160,7 +165,11 @@ struct syntax_tree {
   std::unordered_map<std::string_view, symbol> symbols;
   block body;
   std::vector<std::pair<symbol, value>> unset; ///< names that start out undefined in the outermost scope
-  symbol loop = 0, caller = 0, varargs = 0, kwargs = 0; ///< names with a meaning of their own
+  std::unordered_map<const text_object*, symbol> unset_reasons; ///< of all such values, of any scope
+  std::vector<const statement*> blocks;
+  bool uses_self = false; ///< outside of blocks
+  // Names with a meaning of their own.
+  symbol loop = 0, caller = 0, varargs = 0, kwargs = 0, self = 0, super = 0;
 };
 
 } // namespace troupe::models::jinja

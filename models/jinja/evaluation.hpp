@@ -36,8 +36,8 @@ struct arguments {
 
 struct scope;
 
-/// Something to call: a built-in function, a method with its receiver, or a macro with the scope it was
-/// defined in.
+/// Something to call: a built-in function, a method with its receiver, a macro with the scope it was
+/// defined in, or a block. `context` is what the blocks within see.
 struct function_object {
   std::string_view name;
   value (*global)(evaluation&, const arguments&) = nullptr;
@@ -45,6 +45,8 @@ struct function_object {
   value receiver;
   const statement* macro = nullptr;
   scope* closure = nullptr;
+  const statement* named_block = nullptr;
+  scope* context = nullptr;
 };
 
 /// State of one render. Thread: one at a time.

@@ -14,6 +14,9 @@ struct filter_entry {
   filter_function function;
 };
 
+/// Of text_filters, in a file of its own.
+value filter_wordwrap(evaluation& e, const value& input, const arguments& a);
+
 std::span<const filter_entry> text_filters() noexcept;
 std::span<const filter_entry> sequence_filters() noexcept;
 

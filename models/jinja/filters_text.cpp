@@ -429,6 +429,7 @@ constexpr filter_entry text_filter_table[] = {
     {"truncate", filter_truncate},
     {"upper", filter_upper},
     {"wordcount", filter_wordcount},
+    {"wordwrap", filter_wordwrap},
 };
 
 } // namespace

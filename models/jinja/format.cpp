@@ -308,6 +308,7 @@ void write_repr(evaluation& e, text_builder& out, const value& v) {
     return put(e, out, "}");
   }
   case value_type::space: {
+    if (v.as_space().is_self) return put(e, out, "<TemplateReference None>"); // templates have no name here
     const evaluation::nesting nested(e);
     put(e, out, "<Namespace {");
     bool first = true;

@@ -26,12 +26,14 @@ class interpreter::redirect {
 interpreter::interpreter(
     const syntax_tree& tree, const dict_object& variables, const limits& bounds, const std::tm& now) :
     evaluation(bounds, now),
-    tree_(tree), variables_(variables), root_(memory().make<scope>()), scope_(root_) {}
+    tree_(tree), variables_(variables), root_(memory().make<scope>()), scope_(root_),
+    exports_(memory().make<scope>()), context_(exports_) {}
 
 text_builder interpreter::run() {
   text_builder out;
   const redirect to(*this, out);
   open_names(tree_.unset);
+  if (tree_.uses_self) define(*root_, tree_.self, make_self(exports_));
   run(tree_.body);
   return out;
 }
@@ -108,8 +110,19 @@ void interpreter::assign(const assign_target& target, const value& v) {
   expression name{};
   name.id = target.id;
   const value space = look_up(name);
-  if (!space.is(value_type::space)) fail("cannot assign attribute on non-namespace object");
+  if (!space.is(value_type::space) || space.as_space().is_self)
+    fail("cannot assign attribute on non-namespace object");
   set_item(*this, space.as_space().attributes, value::of(target.attribute), v);
+}
+
+void interpreter::export_names(const assign_target& target) {
+  if (tree_.blocks.empty() || target.attribute) return;
+  for (const assign_target& part : target.parts) export_names(part);
+  if (!target.parts.empty()) return;
+  step(root_->names.size() / 16);
+  for (const auto& [id, v] : root_->names) {
+    if (id == target.id) return define(*exports_, id, v);
+  }
 }
 
 // Statements.
@@ -138,11 +151,13 @@ interpreter::flow interpreter::run(const statement& s) {
     return run_for(s);
   case statement_kind::set:
     assign(s.target, evaluate(*s.head));
+    if (s.exports) export_names(s.target);
     return flow::next;
   case statement_kind::set_block:
     return run_set_block(s);
   case statement_kind::macro:
     define(*scope_, s.id, value::of(make_macro(s, tree_.names[s.id]->bytes)));
+    if (s.exports) export_names({.id = s.id, .attribute = nullptr, .parts = {}});
     return flow::next;
   case statement_kind::call_block:
     run_call_block(s);
@@ -152,6 +167,9 @@ interpreter::flow interpreter::run(const statement& s) {
   case statement_kind::scope:
   case statement_kind::generation:
     return run_scope(s);
+  case statement_kind::named_block:
+    run_block_here(s);
+    return flow::next;
   case statement_kind::loop_break:
     return flow::leave_loop;
   case statement_kind::loop_continue:
@@ -196,6 +214,7 @@ interpreter::run_loop(const statement& s, const std::vector<value>& items, std::
   loop->depth0 = depth0;
   loop->body = s.recursive ? &s : nullptr;
   loop->closure = outer;
+  loop->context = context_;
   if (s.recursive) outer->captured = true;
   scope_ = open_scope(outer);
   bool finished_one = false;
@@ -245,6 +264,7 @@ interpreter::flow interpreter::run_set_block(const statement& s) {
   value v = text(std::move(body));
   if (s.head) v = filter_chain(*s.head, v);
   assign(s.target, v);
+  if (s.exports) export_names(s.target);
   return flow::next;
 }
 
@@ -268,6 +288,76 @@ interpreter::flow interpreter::run_scope(const statement& s) {
   return f;
 }
 
+// Blocks.
+
+value interpreter::make_self(scope* context) {
+  if (context->self) return value::of(context->self);
+  step(1 + tree_.blocks.size());
+  space_object* self = context->self = memory().make_space();
+  self->is_self = true;
+  for (const statement* s : tree_.blocks) {
+    const text_object* name = tree_.names[s->id];
+    auto* f = memory().make<function_object>();
+    f->name = name->bytes;
+    f->named_block = s;
+    f->context = context;
+    set_item(*this, self->attributes, value::of(name), value::of(f));
+  }
+  return value::of(self);
+}
+
+scope* interpreter::derived_context() {
+  scope* made = open_scope(context_);
+  for (const scope* from = scope_; from && from != context_; from = from->parent) {
+    for (const auto& [id, v] : from->names) {
+      step(1 + made->names.size() / 16);
+      const auto known = [name = id](const auto& entry) { return entry.first == name; };
+      if (std::any_of(made->names.begin(), made->names.end(), known)) continue;
+      // A name that nothing has been assigned to yet is none of this scope's.
+      if (v.is_undefined()) {
+        const auto reason = tree_.unset_reasons.find(v.undefined_reason());
+        if (reason != tree_.unset_reasons.end() && reason->second == id) continue;
+      }
+      define(*made, id, v);
+    }
+  }
+  return made;
+}
+
+void interpreter::run_block_here(const statement& s) {
+  // There is no other template that could fill it. self.NAME() does not ask.
+  if (s.required) fail("Required block '" + tree_.names[s.id]->bytes + "' not found");
+  run_named_block(s, s.scoped ? derived_context() : context_);
+}
+
+void interpreter::run_named_block(const statement& s, scope* context) {
+  scope* const outer = scope_;
+  scope* const outer_context = std::exchange(context_, context);
+  scope_ = open_scope(context);
+  open_names(s.unset);
+  if (s.uses_self) define(*scope_, tree_.self, make_self(context));
+  if (s.uses_super) {
+    const std::string& name = tree_.names[s.id]->bytes;
+    define(
+        *scope_, tree_.super,
+        value::undefined(memory().make_text("there is no parent block called '" + name + "'.")));
+  }
+  run(s.body);
+  scope_ = outer;
+  context_ = outer_context;
+}
+
+value interpreter::call_block(const function_object& f, const arguments& a) {
+  if (!a.positional.empty() || !a.named.empty()) fail("a block takes no arguments");
+  const nesting nested(*this);
+  text_builder out;
+  {
+    const redirect to(*this, out);
+    run_named_block(*f.named_block, f.context);
+  }
+  return text(std::move(out));
+}
+
 // Macros.
 
 const function_object* interpreter::make_macro(const statement& s, std::string_view name) {
@@ -275,6 +365,7 @@ const function_object* interpreter::make_macro(const statement& s, std::string_v
   f->name = name;
   f->macro = &s;
   f->closure = scope_;
+  f->context = context_;
   for (scope* at = scope_; at && !at->captured; at = at->parent) at->captured = true;
   return f;
 }
@@ -291,6 +382,7 @@ value interpreter::call_macro(const function_object& f, const arguments& a) {
   const nesting nested(*this);
   const statement& m = *f.macro;
   scope* const outer = scope_;
+  scope* const outer_context = std::exchange(context_, f.context);
   scope* const inner = open_scope(f.closure);
   const std::size_t count = m.parameters.size();
   step(1 + count * a.named.size() / 16);
@@ -349,6 +441,7 @@ value interpreter::call_macro(const function_object& f, const arguments& a) {
     run(m.body);
   }
   scope_ = outer;
+  context_ = outer_context;
   return text(std::move(out));
 }
 
@@ -357,6 +450,7 @@ value interpreter::call_loop(const loop_object& l, const arguments& a) {
   if (a.positional.size() != 1 || !a.named.empty()) fail("a recursive loop takes one argument");
   const nesting nested(*this);
   scope* const outer = std::exchange(scope_, l.closure);
+  scope* const outer_context = std::exchange(context_, l.context);
   std::vector<value> items = iterate(*this, a.positional[0]);
   if (l.body->condition) items = filtered(*l.body, std::move(items));
   text_builder out;
@@ -365,6 +459,7 @@ value interpreter::call_loop(const loop_object& l, const arguments& a) {
     run_loop(*l.body, items, l.depth0 + 1);
   }
   scope_ = outer;
+  context_ = outer_context;
   return text(std::move(out));
 }
 
@@ -376,6 +471,7 @@ value interpreter::call(const value& f, const arguments& a) {
   if (!f.is(value_type::function)) fail("'" + std::string(type_name(f)) + "' object is not callable");
   const function_object& function = f.as_function();
   if (function.macro) return call_macro(function, a);
+  if (function.named_block) return call_block(function, a);
   if (function.global) return function.global(*this, a);
   return function.method(*this, function.receiver, a);
 }

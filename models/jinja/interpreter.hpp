@@ -15,7 +15,8 @@ namespace troupe::models::jinja {
 /// render.
 struct scope {
   scope* parent = nullptr;
-  bool captured = false; ///< a macro or a caller may still look here
+  bool captured = false;        ///< a macro or a caller may still look here
+  space_object* self = nullptr; ///< of a context: what `self` is in it, once something has asked
   std::vector<std::pair<symbol, value>> names;
 };
 
@@ -50,6 +51,11 @@ class interpreter final : public evaluation {
   void run_call_block(const statement& s);
   flow run_filter_block(const statement& s);
   flow run_scope(const statement& s);
+  void run_block_here(const statement& s);
+  /// A block is a function: what it sees is `context` and below that the variables of the render.
+  void run_named_block(const statement& s, scope* context);
+  /// A context with the names of all scopes around, for a scoped block.
+  scope* derived_context();
   /// What flows out of `else`, which belongs to the loop around.
   flow run_loop(const statement& s, const std::vector<value>& items, std::int64_t depth0);
   std::vector<value> filtered(const statement& s, std::vector<value> items);
@@ -62,6 +68,9 @@ class interpreter final : public evaluation {
   value look_up(const expression& e);
   void define(scope& in, symbol id, const value& v);
   void assign(const assign_target& target, const value& v);
+  /// Shows blocks what the outermost scope has been given.
+  void export_names(const assign_target& target);
+  value make_self(scope* context);
 
   // Expressions.
   value evaluate(const expression& e);
@@ -78,12 +87,15 @@ class interpreter final : public evaluation {
 
   value call_macro(const function_object& f, const arguments& a);
   value call_loop(const loop_object& l, const arguments& a);
+  value call_block(const function_object& f, const arguments& a);
   const function_object* make_macro(const statement& s, std::string_view name);
 
   const syntax_tree& tree_;
   const dict_object& variables_;
   scope* root_;
   scope* scope_;
+  scope* exports_; ///< what the outermost scope has set so far
+  scope* context_; ///< what blocks see that are not scoped
   text_builder* out_ = nullptr;
   std::uint32_t line_ = 1;
 };

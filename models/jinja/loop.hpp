@@ -17,6 +17,7 @@ struct loop_object {
   bool has_changed = false;
   const statement* body = nullptr; ///< for a recursive loop: what calling `loop` runs again
   scope* closure = nullptr;        ///< and the scope around it
+  scope* context = nullptr;        ///< and what blocks within see
 };
 
 /// Undefined (without a reason) when there is no such attribute.

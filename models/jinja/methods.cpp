@@ -171,6 +171,12 @@ value all_method(evaluation& e, const value& self, const arguments& a) {
   return value::of(!text.empty());
 }
 
+value isprintable_method(evaluation& e, const value& self, const arguments& a) {
+  const bound_arguments none(e, "isprintable", a, {});
+  // Of all such questions the one that an empty text answers with yes.
+  return self.as_text().bytes.empty() ? value::of(true) : all_method<is_printable>(e, self, a);
+}
+
 bool is_alphanumeric(char32_t c) noexcept {
   return is_alphabetic(c) || is_numeric(c);
 }
@@ -302,6 +308,7 @@ constexpr method text_methods[] = {
     {"isdigit", all_method<is_digit_like>},
     {"islower", cased_method<is_lower>},
     {"isnumeric", all_method<is_numeric>},
+    {"isprintable", isprintable_method},
     {"isspace", all_method<is_space>},
     {"istitle", istitle_method},
     {"isupper", cased_method<is_upper>},

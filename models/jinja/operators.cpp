@@ -66,12 +66,13 @@ std::string_view type_name(const value& v) noexcept {
   case value_type::dict:
     return "dict";
   case value_type::space:
-    return "Namespace";
+    return v.as_space().is_self ? "TemplateReference" : "Namespace";
   case value_type::loop:
     return "LoopContext";
   case value_type::helper:
     return helper_name(v.as_helper());
   case value_type::function:
+    if (v.as_function().named_block) return "BlockReference";
     return v.as_function().macro ? "Macro" : "builtin_function_or_method";
   case value_type::list:
     break;

@@ -6,6 +6,8 @@
 #include "models/jinja/lexer.hpp"
 #include "models/jinja/library.hpp"
 #include "models/jinja/resolver.hpp"
+#include "models/jinja/unicode.hpp"
+#include "models/utf8.hpp"
 
 #include <algorithm>
 #include <initializer_list>
@@ -23,10 +25,13 @@ class parser {
     tree_->caller = intern("caller");
     tree_->varargs = intern("varargs");
     tree_->kwargs = intern("kwargs");
+    tree_->self = intern("self");
+    tree_->super = intern("super");
   }
 
   std::unique_ptr<const syntax_tree> run() {
     tree_->body = statements({});
+    tree_->uses_self = own_names_.self == name_use::read;
     unknown_.insert(unknown_.end(), unknown_in_scopes_.begin(), unknown_in_scopes_.end());
     const auto first = std::min_element(
         unknown_.begin(), unknown_.end(), [](const auto& a, const auto& b) { return a.line < b.line; });
@@ -216,7 +221,9 @@ class parser {
   /// The body of a statement that opens a scope: conditions around it do not excuse unknown names inside.
   block scope_until(words ends) {
     std::vector<syntax_error> outer = std::exchange(unknown_, {});
+    ++scopes_;
     block body = body_until(ends);
+    --scopes_;
     unknown_in_scopes_.insert(unknown_in_scopes_.end(), unknown_.begin(), unknown_.end());
     unknown_ = std::move(outer);
     return body;
@@ -238,6 +245,8 @@ class parser {
       body.push_back(call_block());
     } else if (name == "filter") {
       body.push_back(filter_block());
+    } else if (name == "block") {
+      body.push_back(named_block());
     } else if (name == "with") {
       body.push_back(with_statement());
     } else if (name == "generation") {
@@ -260,8 +269,7 @@ class parser {
       take();
       body.push_back(
           make(name == "break" ? statement_kind::loop_break : statement_kind::loop_continue, tag.line));
-    } else if (
-        name == "include" || name == "import" || name == "from" || name == "extends" || name == "block") {
+    } else if (name == "include" || name == "import" || name == "from" || name == "extends") {
       fail("the tag '" + tag.text + "' reaches other templates, which a chat template cannot");
     } else {
       fail(
@@ -318,15 +326,18 @@ class parser {
 
   statement* set_statement() {
     const std::uint32_t line = take().line;
+    const bool exports = scopes_ == 0;
     assign_target where = target(true, true);
     if (fors_ > 0) refuse_loop(where, line);
     if (skip_op("=")) {
       statement* s = make(statement_kind::set, line);
+      s->exports = exports;
       s->target = std::move(where);
       s->head = tuple(false, true);
       return s;
     }
     statement* s = make(statement_kind::set_block, line);
+    s->exports = exports;
     s->target = std::move(where);
     if (at_op("|")) s->head = filters(nullptr);
     s->body = scope_until({"endset"});
@@ -342,6 +353,7 @@ class parser {
       if (!s.parameters.empty()) expect_op(",");
       const token& name = take_name();
       parameter p{intern(name.text), nullptr, nullptr};
+      note_own_name(p.id, name_use::set);
       p.name = tree_->names[p.id];
       if (!known.insert(p.id).second)
         fail("duplicate argument " + p.name->bytes + " in the definition of a macro");
@@ -367,6 +379,7 @@ class parser {
   statement* macro_statement() {
     statement* s = make(statement_kind::macro, take().line);
     s->id = intern(take_name().text);
+    s->exports = scopes_ == 0;
     signature(*s);
     const std::size_t loops = std::exchange(loops_, 0);
     macros_.push_back(s);
@@ -399,6 +412,41 @@ class parser {
     s->body = scope_until({"endfilter"});
     expect_name("endfilter");
     return s;
+  }
+
+  statement* named_block() {
+    statement* s = make(statement_kind::named_block, take().line);
+    const std::string name = take_name().text;
+    s->id = intern(name);
+    s->scoped = skip_name("scoped");
+    s->required = skip_name("required");
+    if (at_op("-")) fail("a block's name has no hyphens, use an underscore");
+    if (!block_names_.insert(s->id).second) throw syntax_error{s->line, "block '" + name + "' defined twice"};
+    tree_->blocks.push_back(s);
+    const std::size_t loops = std::exchange(loops_, 0);
+    std::vector<statement*> macros = std::exchange(macros_, {});
+    const own_names outer = std::exchange(own_names_, {});
+    s->body = scope_until({"endblock"});
+    s->uses_self = own_names_.self == name_use::read;
+    s->uses_super = own_names_.super == name_use::read;
+    own_names_ = outer;
+    macros_ = std::move(macros);
+    loops_ = loops;
+    if (s->required && !std::all_of(s->body.begin(), s->body.end(), is_white_space))
+      fail("Required blocks can only contain comments or whitespace");
+    expect_name("endblock");
+    skip_name(name);
+    return s;
+  }
+
+  static bool is_white_space(const statement* s) {
+    if (s->kind != statement_kind::text || s->text->bytes.empty()) return false;
+    for (std::size_t at = 0; at < s->text->bytes.size();) {
+      const utf8_step c = decode_utf8(s->text->bytes, at);
+      if (!is_space(c.code)) return false;
+      at += c.length;
+    }
+    return true;
   }
 
   statement* with_statement() {
@@ -448,7 +496,10 @@ class parser {
     }
     assign_target out;
     out.id = intern(name.text);
-    if (with_attribute && skip_op(".")) out.attribute = constant_text(take_name().text);
+    if (with_attribute && skip_op("."))
+      out.attribute = constant_text(take_name().text);
+    else
+      note_own_name(out.id, name_use::set);
     return out;
   }
 
@@ -609,6 +660,7 @@ class parser {
       if (t.text == "none" || t.text == "None") return make_constant(value::none(), t.line);
       expression* e = make(expression_kind::name, t.line);
       e->id = intern(t.text);
+      note_own_name(e->id, name_use::read);
       for (statement* m : macros_) {
         m->uses_caller = m->uses_caller || e->id == tree_->caller;
         m->uses_varargs = m->uses_varargs || e->id == tree_->varargs;
@@ -853,11 +905,24 @@ class parser {
     }
   }
 
+  /// Whether a name with a meaning of its own is read in the template or block before it is set there.
+  enum class name_use : std::uint8_t { none, read, set };
+  struct own_names {
+    name_use self = name_use::none, super = name_use::none;
+  };
+  void note_own_name(symbol id, name_use use) {
+    name_use* name = id == tree_->self ? &own_names_.self : id == tree_->super ? &own_names_.super : nullptr;
+    if (name && *name == name_use::none) *name = use;
+  }
+
   std::vector<token> tokens_;
   std::size_t at_ = 0;
   std::size_t nesting_ = 0;
-  std::size_t loops_ = 0;          ///< for loops around the current statement
-  std::size_t fors_ = 0;           ///< the same, with those that a macro or block stands between
+  std::size_t loops_ = 0; ///< for loops around the current statement
+  std::size_t fors_ = 0;  ///< the same, with those that a macro or block stands between
+  std::unordered_set<symbol> block_names_;
+  std::size_t scopes_ = 0;         ///< scopes around it, but for the outermost
+  own_names own_names_;            ///< of the template or the block around it
   std::vector<statement*> macros_; ///< macros and call blocks around the current expression
   std::vector<syntax_error>
       unknown_; ///< unknown filters and tests; those behind a condition fail only if reached

@@ -116,6 +116,7 @@ class resolver {
 
   void run() {
     frame root(nullptr);
+    if (tree_.uses_self) root.parameter(tree_.self);
     visit(tree_.body, root);
     tree_.unset = unset(root);
     inner(tree_.body, root);
@@ -125,8 +126,9 @@ class resolver {
   std::vector<std::pair<symbol, value>> unset(const frame& f) {
     std::vector<std::pair<symbol, value>> out;
     for (const symbol id : f.undefined()) {
-      out.emplace_back(
-          id, value::undefined(tree_.constants.make_text("'" + tree_.names[id]->bytes + "' is undefined")));
+      const text_object* reason = tree_.constants.make_text("'" + tree_.names[id]->bytes + "' is undefined");
+      tree_.unset_reasons.emplace(reason, id);
+      out.emplace_back(id, value::undefined(reason));
     }
     return out;
   }
@@ -252,6 +254,14 @@ class resolver {
     case statement_kind::scope:
       for (const auto& [target, head] : s.bindings) visit(target, own, true);
       break;
+    case statement_kind::named_block: { // a function that knows no scope around it
+      frame alone(nullptr);
+      if (s.uses_self) alone.parameter(tree_.self);
+      if (s.uses_super) alone.parameter(tree_.super);
+      visit(s.body, alone);
+      finish(s, alone);
+      return;
+    }
     case statement_kind::set_block:
     case statement_kind::filter_block:
     case statement_kind::generation:

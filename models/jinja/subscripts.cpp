@@ -17,7 +17,8 @@ namespace {
 /// "dict object", as messages about missing attributes name a value.
 std::string object_name(const value& v) {
   if (v.is_none()) return "None";
-  if (v.is(value_type::space)) return "jinja2.utils.Namespace object";
+  if (v.is(value_type::space))
+    return v.as_space().is_self ? "jinja2.runtime.TemplateReference object" : "jinja2.utils.Namespace object";
   if (v.is(value_type::loop)) return "jinja2.runtime.LoopContext object";
   if (v.is(value_type::helper)) return "jinja2.utils." + std::string(type_name(v)) + " object";
   return std::string(type_name(v)) + " object";

@@ -203,6 +203,7 @@ struct dict_object {
 
 struct space_object {
   dict_object attributes;
+  bool is_self = false; ///< a template's `self`: its blocks as functions, which nobody sets
 };
 
 constexpr int max_key_depth = 32; ///< tuples inside tuples as keys

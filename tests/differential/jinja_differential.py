@@ -23,7 +23,9 @@ except ImportError:
 
 TEXTS = ["", " ", "a", "B", "Hello, World", "  padded \n", "a\nb\r\nc\n\nd", "Grüße", "ß", "ΟΔΟΣ", "😀", "it's \"q\" \\", "<b>&",
          "42", "-7", "3.5", " 12 ", "1e3", "key", "user", "assistant", "x,y,,z", "a b  c", "\t", "%s", "{x}", "aAbB", "é\u0301",
-         "\u00a0nb\u2003", "True", "None", "content", "\u0663\u0664", "-\uff11\uff12.\uff15", "\u3000\u096b ", "\u0661_\u0662", "\U0001d7d8\U0001d7d9", "\u00b2", "\u0661e\u0662"]
+         "\u00a0nb\u2003", "True", "None", "content", "\u0663\u0664", "-\uff11\uff12.\uff15", "\u3000\u096b ", "\u0661_\u0662", "\U0001d7d8\U0001d7d9", "\u00b2", "\u0661e\u0662",
+         "a well-known, state-of-the-art thing -- it is--so; e-mail a-b ab-c", "aaaa-bbbb--cccc-d -- --e",
+         "one two  three\tfour\x0bfive\u00a0six\n\n seven-eight-nine ten", "------ -a-aaaaaaaa \u2003\u2003 b", "\u200b", "\u0378\u00ad", "A\u2028B"]
 INTS = [0, 1, 2, 3, -1, -2, 5, 7, 10, 100, -13]
 FLOATS = [0.0, 1.0, 2.5, -0.5, 1e20, 1e-7, 3.14159, 100.0, -2.0, 0.1]
 NAMES = ["s", "t", "n", "m", "f", "b", "nil", "l", "ls", "d", "e", "msgs", "x", "undef"]
@@ -33,7 +35,8 @@ FILTERS = {
     "text": ["trim", "upper", "lower", "title", "capitalize", "length", "list", "string", "first", "last", "reverse", "join('-')", "int",
              "float", "tojson", "default('D')", "d('D', true)", "e", "safe", "wordcount", "replace('a', 'X')", "replace('a', 'X', 1)",
              "indent(2)", "indent(2, true)", "truncate(8)", "truncate(5, true, '')", "center(9)", "trim('a')", "int(7)", "float(1.5)",
-             "select|list", "map('upper')|list", "unique|list", "batch(2)|list", "sort|list", "string|length", "format(1)", "count"],
+             "select|list", "map('upper')|list", "unique|list", "batch(2)|list", "sort|list", "string|length", "format(1)", "count", "wordwrap(5)",
+             "wordwrap(7, wrapstring='|')"],
     "number": ["abs", "int", "float", "round", "round(1)", "round(0, 'floor')", "round(-1, 'ceil')", "string", "tojson", "default(3)",
                "string|length", "e", "center(6)", "trim", "upper", "d(1, true)"],
     "list": ["length", "first", "last", "join", "join(',')", "sort", "sort(reverse=true)", "unique|list", "reverse|list", "list", "sum",
@@ -55,7 +58,7 @@ METHODS = {
              "split(',', 1)", "splitlines()", "startswith('a')", "endswith(('a', 'b'))", "replace('a', 'bb')", "find('b')", "rfind('a')",
              "count('a')", "join(['p', 'q'])", "isdigit()", "isalpha()", "isspace()", "rsplit(' ', 1)", "partition(',')", "zfill(5)",
              "swapcase()", "format(1, x=2)", "removeprefix('a')", "removesuffix('a')", "ljust(4)", "rjust(4, '.')", "islower()",
-             "casefold()", "isascii()", "istitle()", "isnumeric()", "isdecimal()", "expandtabs()", "expandtabs(3)"],
+             "casefold()", "isascii()", "isprintable()", "istitle()", "isnumeric()", "isdecimal()", "expandtabs()", "expandtabs(3)"],
     "number": [],
     "list": ["index('a')", "count(1)", "copy()", "append(1)", "pop()", "sort", "insert"],
     "dict": ["update(a=1)", "pop('a')", "update", "copy()", "items()|list", "keys()|list", "values()|list", "get('role')", "get('nope', 3)", "get('a')|default('z')"],
@@ -81,6 +84,7 @@ class Writer:
         self.names = list(NAMES)
         self.loops = 0
         self.macros = []
+        self.blocks = []
 
     def pick(self, *ways):
         return self.rng.choice(ways)
@@ -148,7 +152,9 @@ class Writer:
             return f"{self.operand(depth - 1)} is {self.rng.choice(['', 'not '])}{self.rng.choice(TESTS)}"
         if r < 0.53:
             return self.percent(kind, depth - 1)
-        if r < 0.54:
+        if r < 0.535:
+            return self.wrap()
+        if r < 0.55:
             return f"'{{:{self.specification(kind)}}}'.format({value()})"
         if r < 0.62 and METHODS[kind]:
             return f"{value()}.{self.rng.choice(METHODS[kind])}"
@@ -171,9 +177,27 @@ class Writer:
             return f"-{self.value('number', depth - 1)}"
         if r < 0.98:
             return f"[{inner()}, {inner()}]"
+        if self.blocks and self.rng.random() < 0.3:
+            return self.pick("self.{}()", "self.{}()", "self.{}()", "self['{}']()", "self.{} is defined", "self.{}(1)").format(self.rng.choice(self.blocks))
+        if self.rng.random() < 0.02:
+            return self.pick("self.nope is defined", "self is defined", "super is defined", "super()", "self.nope()", "self is number")
         if self.loops:
             return "loop." + self.rng.choice(["index", "index0", "first", "last", "length", "revindex", "previtem", "nextitem", "depth"])
         return f"{{'k': {inner()}}}"
+
+    def wrap(self):
+        """wordwrap with arguments that mostly suit; a template variable of every type is among them."""
+        any_name = lambda: self.rng.choice(self.names)
+        suits = lambda: self.rng.random() < 0.88
+        width = str(self.rng.randint(1, 12)) if suits() else self.pick("n", "f", "2.5", "0", any_name())
+        flag = lambda: self.pick("true", "false", "b", any_name())
+        between = self.pick("'|'", "'\\n> '", "none", "s", "''", "('<br>'|safe)") if suits() else any_name()
+        arguments = [width, flag(), between, flag()][:self.rng.choice([1, 1, 2, 3, 3, 4])]
+        if self.rng.random() < 0.3:
+            arguments = [f"{name}={value}" for name, value in zip(["width", "break_long_words", "wrapstring", "break_on_hyphens"], arguments)]
+            self.rng.shuffle(arguments)
+        value = self.rng.choice(KINDS["text"]) if suits() else any_name()
+        return f"{value}|wordwrap({', '.join(arguments)})"
 
     def operand(self, depth):
         text = self.expression(depth)
@@ -193,6 +217,8 @@ class Writer:
 
     def statement(self, depth):
         r = self.rng.random()
+        if r < 0.02 and depth > 0:
+            return self.block(depth)
         if depth <= 0 or r < 0.45:
             return self.text() + self.output() + self.text()
         if r < 0.57:
@@ -219,10 +245,12 @@ class Writer:
             out = self.tag(f"macro {name}(p, q={self.literal()})") + "{{ p }}" + self.text() + "{{ q }}" + self.tag("endmacro")
             self.macros.append(name)
             return out + "{{ " + name + "(" + self.expression(1) + ") }}"
-        if r < 0.94:
+        if r < 0.935:
+            return self.block(depth)
+        if r < 0.943:
             return self.tag("filter " + self.rng.choice(["upper", "trim", "indent(2)", "replace('a', 'b')"])) + self.body(
                 depth - 1) + self.tag("endfilter")
-        if r < 0.945:
+        if r < 0.948:
             return self.helper()
         if r < 0.95:
             return "{% raw %}{{ x }}{% endraw %}"
@@ -245,6 +273,14 @@ class Writer:
         ])
         body = "".join("{{ " + rnd.choice(uses) + " }}" + self.text() for _ in range(rnd.randint(1, 4)))
         return self.tag(f"set h = {made}") + self.tag("for q in [1, 2, 3]") + body + self.tag("endfor")
+
+    def block(self, depth):
+        name = self.rng.choice(self.blocks) if self.blocks and self.rng.random() < 0.03 else f"block{len(self.blocks)}"
+        self.blocks.append(name)
+        required = self.rng.random() < 0.04
+        out = self.tag(f"block {name}" + self.pick("", "", " scoped") + (" required" if required else ""))
+        out += self.rng.choice([" ", "\n", "", "{# c #}", "x"]) if required else self.body(depth - 1)
+        return out + self.tag("endblock" + self.pick("", " " + name)) + self.pick("", "", "{{ self." + name + "() }}")
 
     def loop(self, depth):
         target, source = self.rng.choice([("loop" if self.rng.random() < 0.02 else "x", "l"), ("x", "ls"), ("m", "msgs"), ("k, v", "d.items()"), ("x", "s"), ("k", "d"),

@@ -181,6 +181,20 @@ BOOST_AUTO_TEST_CASE(steps_memory_output_and_depth_are_bounded) {
   BOOST_TEST(error_of(twins + "{{ x|tojson }}").find("more") != std::string::npos);
 }
 
+BOOST_AUTO_TEST_CASE(blocks_that_call_themselves_or_each_other_are_bounded) {
+  const std::string self = "{% block b %}{% if n %}x{{ self.b() }}{% endif %}{% endblock %}";
+  BOOST_TEST(error_of(self, {{"n", 1}}).find("nests deeper") != std::string::npos);
+  BOOST_TEST(text_of(self, {{"n", 0}}).empty());
+  // Every block calls the next one twice.
+  std::string tree;
+  for (int i = 0; i < 40; ++i) {
+    const std::string next = "{{ self.b" + std::to_string(i + 1) + "() }}";
+    tree += "{% block b" + std::to_string(i) + " %}{% if n %}" + next + next + "{% endif %}{% endblock %}";
+  }
+  tree += "{% block b40 %}{% endblock %}{{ self.b0() }}";
+  BOOST_TEST(error_of(tree, {{"n", 1}}).find("more ") != std::string::npos);
+}
+
 BOOST_AUTO_TEST_CASE(a_size_that_no_number_of_bytes_holds_is_more_memory_than_allowed) {
   for (const std::string_view source :
        {"{{ [1]|batch(1152921504606846976, 0)|list }}", "{{ [1]|batch(9223372036854775807, 0)|list }}",
@@ -239,7 +253,16 @@ BOOST_AUTO_TEST_CASE(compiling_takes_near_linear_time) {
       many += "{% if a" + std::to_string(i) + " %}{% set b" + std::to_string(i) + " = 1 %}{% endif %}";
     BOOST_TEST(text_of(many).empty());
   };
+  const auto many_blocks = [](std::size_t bytes) {
+    std::string many;
+    for (std::size_t i = 0; many.size() < bytes; ++i) {
+      const std::string name = std::to_string(i);
+      many += "{% block b" + name + " %}{% set c" + name + " = 1 %}{% endblock %}";
+    }
+    BOOST_TEST(text_of(many).empty());
+  };
   BOOST_TEST(troupe::test::growth(jinja::max_template_bytes / 4, many_names) < troupe::test::near_linear);
+  BOOST_TEST(troupe::test::growth(jinja::max_template_bytes / 4, many_blocks) < troupe::test::near_linear);
   for (const std::string_view unit :
        {"{", "{#", "{%", "{{", "  ", "\n", "{{'", "{%raw%}", "{##}", "{%if 1%}{%endif%}", "{{1}}"}) {
     const auto compile = [&](std::size_t bytes) {
@@ -320,6 +343,19 @@ BOOST_AUTO_TEST_CASE(a_text_of_many_origins_is_taken_apart_in_near_linear_time) 
   BOOST_TEST(troupe::test::growth(40'000, apart) < troupe::test::near_linear);
 }
 
+BOOST_AUTO_TEST_CASE(wrapping_words_takes_near_linear_time) {
+  for (const std::string_view unit : {"a", "-", "ab-", " ", "a ", "\u00a0", "\u00a0a", "a--"}) {
+    for (const std::string_view width : {"1", "70"}) {
+      const auto wrap = [&](std::size_t bytes) {
+        const std::string source = "{{ (u|wordwrap(" + std::string(width) + "))[-1] }}";
+        BOOST_TEST(text_of(source, {{"u", repeated(unit, bytes / unit.size()) + "\u00a0-x"}}) == "x");
+      };
+      BOOST_TEST_CONTEXT("'" << unit << "' " << width)
+      BOOST_TEST(troupe::test::growth(96'000, wrap) < troupe::test::near_linear);
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(lipsum_is_refused_by_name) {
   BOOST_TEST(error_of("{{ lipsum() }}").find("'lipsum' is not supported") != std::string::npos);
 }
@@ -341,6 +377,10 @@ BOOST_AUTO_TEST_CASE(text_from_the_request_stays_marked_through_operations) {
   check("{{ '<' + u + '>' }}", "<[ <|x|> ]>");
   check("{{ '<' ~ u ~ n }}", "<[ <|x|> ]5");
   check("{{ u|trim }}{{ u.strip() }}", "[<|x|><|x|>]");
+  check("{% block b %}<{{ u }}>{% endblock %}{{ self.b()|trim('<>') }}", "<[ <|x|> ]>[ <|x|> ]");
+  check("{% for x in l %}{% block b scoped %}{{ x }}.{% endblock %}{% endfor %}", "[a].[b].");
+  check("{{ u|wordwrap(2) }}", "[ <]\n[|x]\n[|>]");
+  check("{{ 'ab cd'|wordwrap(3, wrapstring=u) }}", "ab[ <|x|> ]cd");
   check("{{ u[2:4] }}.{{ u[::-1] }}", "[|x].[ >|x|< ]");
   check("{{ u.split('|')[0] }}-{{ u.split('|')|join('+') }}", "[ <]-[ <]+[x]+[> ]");
   check("{{ l|join('</s>') }}", "[a]</s>[b]");
