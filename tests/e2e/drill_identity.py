@@ -117,14 +117,14 @@ async def scenario(d):
         block_bytes = probe_memory / server.kv_plan()[0]
     wanted = max(blocks / count * AT_ONCE / 5, -(-(longest + NEW_TOKENS) // block_tokens) + 2)
     small = int(wanted * block_bytes) + 1
-    preempting = PATIENT | {"engine.preempt_every": 3 if d.quick else 5}
+    # A goal far away: prompts, and what is computed again, take whole steps, so that many requests run and grow at once.
+    crowded = PATIENT | {"engine.tpot_goal_ms": "60000"}
+    preempting = crowded | {"engine.preempt_every": 3 if d.quick else 5}
     variants = [
         ("plain", PATIENT, 0.2),
         ("forced preemption", preempting | {"engine.prefix_cache": False}, 0.2),  # computed again, not found again
         ("forced preemption, prefix cache", preempting, 0.2),
-        # A goal far away: prompts take whole steps, so that many requests grow at once.
-        ("small KV", PATIENT | {"engine.kv_memory": small, "engine.kv_high_watermark": 1.0,
-                                "engine.tpot_goal_ms": "60000"}, 0.02),
+        ("small KV", crowded | {"engine.kv_memory": small, "engine.kv_high_watermark": 1.0}, 0.02),
     ]
     for label, settings, stagger_s in variants:
         for door in DOORS:
