@@ -464,6 +464,20 @@ class Answers(ProgramTest):
         self.fails(1, "run", "-m", TINY, "--raw", "--max-context", "16", "word " * 400, says=["context"])
 
 
+SEEN_BYTES = 256 << 20
+
+
+def bytes_seen(pid):
+    """What a process has read of files, by calls and through mappings; 0 when it has just ended."""
+    try:
+        status = pathlib.Path(f"/proc/{pid}/status").read_text()
+        calls = pathlib.Path(f"/proc/{pid}/io").read_text()
+    except OSError:
+        return 0
+    mapped = re.search(r"RssFile:\s*(\d+) kB", status)
+    return int(re.search(r"rchar: (\d+)", calls)[1]) + (1024 * int(mapped[1]) if mapped else 0)
+
+
 class Loading(ProgramTest):
     """A start that is asked to end, with a file whose bytes take minutes to read: its end is a hole."""
 
@@ -481,7 +495,8 @@ class Loading(ProgramTest):
             for line in process.stderr:
                 if b"memory forecast" in line:
                     break
-            time.sleep(0.3)  # most likely the tensors are there and the fingerprint is taken
+            while process.poll() is None and bytes_seen(process.pid) < SEEN_BYTES:
+                pass  # the fingerprint is being taken: far more was read than the tensors hold
             process.send_signal(number)
             return process.wait(LIMIT_S)
         finally:
