@@ -46,7 +46,7 @@ struct scheduler_options {
   /// of those that decode, and no more sequences run at once than that leaves room for. Without a goal a step
   /// with rows of prompts may take twice as long as its decode rows alone.
   std::array<duration, priorities> tpot_goals{};
-  std::uint32_t least_prefill_rows = 32; ///< of a step, while a prompt is there, whatever the goal
+  std::uint32_t least_prefill_rows = 8; ///< of a step, while a prompt is there, whatever the goal
   /// A request that waited this long for a seat takes one from a running one of lower class. One that is not
   /// of low priority takes those of low priority at once.
   duration ttft_goal = std::chrono::seconds(2);
