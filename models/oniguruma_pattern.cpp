@@ -97,7 +97,7 @@ class translator {
   error refuse(std::string_view what) const {
     return {
         errc::unsupported,
-        "tokenizer: the pattern '" + for_message(in_, 200) + "' uses " + std::string(what) + " at byte " +
+        "tokenizer: the pattern '" + for_message(in_, 200) + "' uses " + for_message(what) + " at byte " +
             std::to_string(at_) + ", which is not supported",
         {},
         0};

@@ -2,7 +2,7 @@
 // One compiled PCRE2 pattern over UTF-8, with limits.
 #include "models/regex.hpp"
 
-#include "models/utf8.hpp"
+#include "models/json_document.hpp"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
@@ -43,7 +43,7 @@ void regex::release::operator()(pcre2_match_context* context) const noexcept {
 
 result<regex> regex::compile(std::string_view pattern, bool multiline, std::uint32_t match_limit) {
   regex made;
-  made.shown_ = pattern.substr(0, valid_utf8_prefix(pattern.substr(0, shown_bytes)));
+  made.shown_ = for_message(pattern, shown_bytes);
   int code = 0;
   PCRE2_SIZE at = 0;
   const std::uint32_t options = PCRE2_UTF | PCRE2_UCP | (multiline ? PCRE2_MULTILINE : 0u);

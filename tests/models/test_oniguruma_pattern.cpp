@@ -4,6 +4,8 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <algorithm>
+
 using namespace troupe;
 using namespace troupe::models;
 
@@ -140,6 +142,16 @@ BOOST_AUTO_TEST_CASE(what_has_no_equal_is_refused_by_name) {
   BOOST_TEST(!compile_oniguruma("\\p{Klingon}"));
   BOOST_TEST(!compile_oniguruma(std::string(100, '[')));
   BOOST_TEST(!compile_oniguruma("\xFF"));
+}
+
+BOOST_AUTO_TEST_CASE(what_is_refused_is_shown_in_one_line) {
+  for (const std::string pattern : {"a\n(b", "a\n\\y"}) {
+    const auto compiled = compile_oniguruma(pattern);
+    BOOST_REQUIRE(!compiled);
+    const std::string& message = compiled.error().message;
+    BOOST_TEST_CONTEXT(message)
+    BOOST_TEST(std::ranges::none_of(message, [](char c) { return static_cast<unsigned char>(c) < 0x20; }));
+  }
 }
 
 BOOST_AUTO_TEST_CASE(a_pattern_that_explodes_ends_with_an_error) {
