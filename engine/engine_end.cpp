@@ -2,12 +2,15 @@
 // Crashes and what follows them, the ordered shutdown, and the end without one.
 #include "engine/complete.hpp"
 #include "engine/engine_state.hpp"
+#include "models/json_document.hpp"
 #include "runtime/base/log.hpp"
 
 #include <boost/asio/post.hpp>
 
 #include <algorithm>
+#include <map>
 #include <span>
+#include <string_view>
 #include <utility>
 
 namespace troupe::detail {
@@ -16,6 +19,7 @@ namespace {
 namespace asio = boost::asio;
 
 constexpr std::chrono::milliseconds backend_poll{5}; // after a crash only
+constexpr std::size_t most_named = 100;              // requests, in one line of the log
 constexpr std::chrono::seconds shutdown_grace{5};    // beyond the client's limit, to cut and to stop
 constexpr std::chrono::hours longest_drain{24 * 365};
 
@@ -177,10 +181,33 @@ void engine_state::cut_at_limit(std::chrono::milliseconds limit) {
     auto self = weak.lock();
     if (!self) return;
     self->drain_alarm_ = {};
+    self->name_what_is_cut();
     if (self->cast_->scheduler.tell(actors::cut{engine_shut_down}) != runtime::enqueue_result::full) return;
     self->fail_everything(engine_shut_down); // nothing else would end them
     self->drained();
   });
+}
+
+/// One line, the requests in order of arrival; what clients chose is shown so that it cannot pass for more.
+void engine_state::name_what_is_cut() const {
+  std::map<std::uint64_t, std::pair<std::string_view, std::uint64_t>> cut; // by stream: name, events taken
+  for (const auto& [id, live] : live_) {
+    auto& [name, taken] = cut[live.group != 0 ? live.group : id];
+    name = live.name;
+    taken += live.events_taken;
+  }
+  if (cut.empty()) return;
+  std::string names;
+  std::size_t named = 0;
+  for (const auto& [stream, told] : cut) {
+    if (++named > most_named) break;
+    names += (names.empty() ? "" : ", ");
+    names += told.first.empty() ? "request " + std::to_string(stream) : models::for_message(told.first);
+    names += " (" + std::to_string(told.second) + " token events read)";
+  }
+  if (cut.size() > most_named) names += " and " + std::to_string(cut.size() - most_named) + " more";
+  log().warn(
+      "the drain is at its limit, and cuts {} request{}: {}", cut.size(), cut.size() == 1 ? "" : "s", names);
 }
 
 void engine_state::shorten_shutdown(std::chrono::milliseconds limit) {

@@ -27,6 +27,7 @@ request member_request(const request& asked, std::uint32_t choice, std::uint32_t
   one.priority = asked.priority;
   one.deadline_ms = asked.deadline_ms;
   one.tenant = asked.tenant;
+  one.name = asked.name;
   one.credit = asked.credit == 0 ? 0 : std::max<std::uint32_t>(1, asked.credit / sequences);
   return one;
 }

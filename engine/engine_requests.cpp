@@ -167,6 +167,7 @@ result<void> engine_state::open(opening what, std::shared_ptr<stream_state> clie
   const std::uint64_t id = what.id;
   live_request live;
   live.client = std::move(client);
+  live.name = asked.name;
   live.digest = what.digest;
   live.group = what.group;
   live.most_tokens = most_tokens(asked);

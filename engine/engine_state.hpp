@@ -122,6 +122,7 @@ struct engine_state final : stream_owner, actors::cast_listener, std::enable_sha
   /// One sequence: a submitted request, or one choice of it. The stream half is shared with the client.
   struct live_request {
     std::shared_ptr<stream_state> client;
+    std::string name;                        ///< request::name
     std::shared_ptr<const held_prompt> text; ///< null once its tokenising began
     std::uint64_t digest = 0;                ///< of the prompt: the same when a client tries again
     runtime::ref<actors::request_protocol> actor;
@@ -181,6 +182,7 @@ struct engine_state final : stream_owner, actors::cast_listener, std::enable_sha
   void shorten_shutdown(std::chrono::milliseconds limit);
   void drain(unique_function<void()> finished);
   void cut_at_limit(std::chrono::milliseconds limit);
+  void name_what_is_cut() const;
   void stop_actors(unique_function<void()> finished);
   void write_traces_out(unique_function<void()> finished);
   void answer_shutdown(const result<void>& outcome);

@@ -132,6 +132,8 @@ result<void> check_request(const request& what, std::uint32_t vocabulary) {
     return bad("deadline_ms", "deadline_ms must be at most " + std::to_string(max_deadline_ms));
   if (what.tenant.size() > max_tenant_bytes)
     return bad("user", "user is longer than " + std::to_string(max_tenant_bytes) + " bytes");
+  if (what.name.size() > max_name_bytes)
+    return bad("name", "name is longer than " + std::to_string(max_name_bytes) + " bytes");
   return {};
 }
 

@@ -17,6 +17,7 @@ inline constexpr std::uint32_t max_candidates =
     16; ///< of one request with best_of: their answers are kept whole
 inline constexpr std::uint64_t max_deadline_ms = 86'400'000; ///< a day; larger ones would overflow the clock
 inline constexpr std::size_t max_tenant_bytes = 256;
+inline constexpr std::size_t max_name_bytes = 256;
 
 /// Errors: bad_request, with `param` naming the field as the HTTP door spells it. `vocabulary` bounds token
 /// ids.

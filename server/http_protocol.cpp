@@ -274,6 +274,7 @@ void http_protocol::generate(session_core& s, const http_request& r, openai_api 
   e.meta.return_token_ids = body->return_token_ids;
   e.meta.n = body->what.n;
   e.meta.choices = static_cast<std::uint32_t>(body->what.further_prompts.size() + 1) * body->what.n;
+  body->what.name = e.meta.id;
   if (e.stream) e.writer.emplace(e.meta);
   e.last_sent = s.now();
   // A stream to HTTP/1.0 has no end but that of the connection.

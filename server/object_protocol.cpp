@@ -84,6 +84,7 @@ void object_protocol::on_submit(session_core& s, client_object object) {
   // What the client lets come is one thing, how much of it the engine keeps unread is the operator's.
   if (object.credit) object.body.what.credit = std::min(*object.credit, s.context().limits.stream_credit);
   const bool with_prompt_ids = object.body.return_token_ids;
+  object.body.what.name = object.id;
   const request_key key = s.submit(std::move(object.body.what), object.credit);
   keys_.emplace(object.id, key);
   entries_.emplace(key, entry{std::move(object.id), with_prompt_ids});

@@ -82,6 +82,7 @@ struct request {
   std::uint64_t deadline_ms = 0;            ///< from submission to the last token, at most a day; 0 = none
   std::uint32_t credit = 0; ///< unread token events before the request pauses; 0 = the default
   std::string tenant;       ///< opaque, at most 256 bytes: whose limits, whose turn, whose prefix cache
+  std::string name;         ///< at most 256 bytes: what the log calls it; empty: by its number
 };
 
 enum class finish_reason : std::uint8_t {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Starts that fail, crashes, shutdowns and the engine's destruction.
 #include "engine_fixture.hpp"
+#include "heard_log.hpp"
 
 #include <cstdlib>
 #include <filesystem>
@@ -214,6 +215,24 @@ BOOST_AUTO_TEST_CASE(shutdown_cuts_what_is_not_done_at_its_limit) {
   run_until([&] { return ended.has_value() && a->terminal > 0; });
   BOOST_REQUIRE(a->failed);
   BOOST_TEST((a->failed->code == errc::shutdown));
+}
+
+BOOST_AUTO_TEST_CASE(what_a_shutdown_cuts_is_named_in_the_log) {
+  const test::heard_log heard;
+  start();
+  host->backend_of_test->held = true;
+  request asked = ask({1}, 100);
+  asked.name = "cmpl-7\nforged";
+  asked.n = 2;
+  std::vector<stream> cut;
+  cut.push_back(engine->submit(std::move(asked)));
+  cut.push_back(engine->submit(ask({2}, 100)));
+  run_until([&] { return host->backend_of_test->steps == 1; });
+  shut_down(std::chrono::milliseconds(1));
+  run_until([&] { return heard.says("cuts 2 requests: "); });
+  BOOST_TEST(heard.says("cmpl-7?forged (0 token events read), request 3 (0 token events read)"));
+  host->backend_of_test->release();
+  run_until([&] { return ended.has_value(); });
 }
 
 BOOST_AUTO_TEST_CASE(abandoning_the_engine_fails_every_stream_once) {

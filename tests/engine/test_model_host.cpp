@@ -2,18 +2,15 @@
 // What a start takes from a model's files: which bytes the fingerprint is of, and ids that the model lacks.
 #include "engine/model_host.hpp"
 
-#include "runtime/base/log.hpp"
+#include "heard_log.hpp"
 #include "tests/models/llama_file.hpp"
 #include "tests/models/tiny_folder.hpp"
 
-#include <spdlog/sinks/ostream_sink.h>
-
 #include <boost/test/unit_test.hpp>
-
-#include <sstream>
 
 using namespace troupe;
 using namespace troupe::models::test;
+using test::heard_log;
 
 namespace {
 
@@ -53,20 +50,6 @@ struct text_folder {
     disk.write("tokenizer.json", tokenizer_json);
     disk.write("tokenizer_config.json", R"({"bos_token": "<s>", "eos_token": "</s>"})");
   }
-};
-
-/// What the log says while the object lives.
-class heard_log {
- public:
-  heard_log() : kept_(log().sinks()) {
-    log().sinks() = {std::make_shared<spdlog::sinks::ostream_sink_mt>(text_)};
-  }
-  ~heard_log() { log().sinks() = kept_; }
-  bool says(std::string_view what) const { return text_.str().find(what) != std::string::npos; }
-
- private:
-  std::ostringstream text_;
-  std::vector<spdlog::sink_ptr> kept_;
 };
 
 } // namespace
