@@ -69,8 +69,11 @@ scheduler_core::refuse_at_door(const admission_request& m, const tenant_account&
             percent(options_.compute_low_watermark),
         0, m.id, t.now);
   auto over = tenants_.refuse(tenant, forecast_tokens(m.prompt_tokens, m.max_tokens), t.now);
-  if (over && over->retry_after_ms == 0)
-    over->retry_after_ms = overload(over->code, {}, 0, m.id, t.now).retry_after_ms;
+  if (over) {
+    const error advice = overload(over->code, {}, 0, m.id, t.now);
+    if (over->retry_after_ms == 0) over->retry_after_ms = advice.retry_after_ms;
+    over->queue_length = advice.queue_length;
+  }
   return over;
 }
 
@@ -142,7 +145,8 @@ error scheduler_core::overload(
   const double spread =
       0.8 + 0.4 * static_cast<double>(std::hash<request_id>{}(id) >> 40) / static_cast<double>(1 << 24);
   const double ms = std::clamp(1000 * seconds * spread, 100.0, 60'000.0);
-  return {code, std::move(message), {}, static_cast<std::uint32_t>(ms)};
+  return {
+      code, std::move(message), {}, static_cast<std::uint32_t>(ms), static_cast<std::uint32_t>(line_.size())};
 }
 
 std::uint32_t scheduler_core::forecast_blocks(std::uint32_t prompt, std::uint32_t max_tokens) const noexcept {

@@ -25,9 +25,11 @@ std::string hex(std::uint64_t value) {
 std::vector<http_header> refusal_fields(int status, const error& why) {
   if (status != 429 && status != 503) return {};
   const std::uint32_t seconds = std::max<std::uint32_t>(1, (why.retry_after_ms + 999) / 1000);
-  return {
+  std::vector<http_header> fields{
       {"Retry-After", std::to_string(seconds)},
       {"X-Request-Rejected-Reason", std::string(code_name(why.code))}};
+  if (why.queue_length) fields.push_back({"X-Queue-Length", std::to_string(*why.queue_length)});
+  return fields;
 }
 
 // Why requests are not taken now; nothing when they are.

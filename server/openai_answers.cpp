@@ -118,11 +118,12 @@ json::object usage_object(const usage& u) {
 
 json::object error_object(
     std::string_view message, std::string_view type, std::string_view param, std::string_view code,
-    std::uint32_t retry_after_ms) {
+    std::uint32_t retry_after_ms = 0, std::optional<std::uint32_t> queue_length = {}) {
   json::object inner{{"message", to_json(to_valid_utf8(message))}, {"type", to_json(type)}};
   inner["param"] = param.empty() ? json::value(nullptr) : json::value(to_json(to_valid_utf8(param)));
   inner["code"] = to_json(code);
   if (retry_after_ms > 0) inner["retry_after_ms"] = retry_after_ms;
+  if (queue_length) inner["queue_length"] = *queue_length;
   return {{"error", std::move(inner)}};
 }
 
@@ -204,13 +205,13 @@ std::string to_valid_utf8(std::string_view bytes) {
 
 std::string openai_error_body(const error& why) {
   const status_row& row = status_of(why.code);
-  return json::serialize(
-      error_object(why.message, row.type, why.param, code_name(why.code), why.retry_after_ms));
+  return json::serialize(error_object(
+      why.message, row.type, why.param, code_name(why.code), why.retry_after_ms, why.queue_length));
 }
 
 std::string openai_error_body(int http_status, std::string_view message) {
   const protocol_words words = words_of_status(http_status);
-  return json::serialize(error_object(message, words.type, {}, words.code, 0));
+  return json::serialize(error_object(message, words.type, {}, words.code));
 }
 
 std::string openai_model_list(std::string_view name, std::uint32_t context_tokens, std::int64_t created) {

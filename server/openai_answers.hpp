@@ -26,7 +26,8 @@ struct answer_meta {
   std::uint32_t choices = 1; ///< of all prompts
 };
 
-/// `{"error":{"message","type","param","code"[,"retry_after_ms"]}}`, the status being `status_of(why.code)`.
+/// `{"error":{"message","type","param","code"[,"retry_after_ms"][,"queue_length"]}}`, the status being
+/// `status_of(why.code)`.
 std::string openai_error_body(const error& why);
 /// The same for a refusal that a protocol codec decided.
 std::string openai_error_body(int http_status, std::string_view message);

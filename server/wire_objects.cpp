@@ -241,6 +241,7 @@ std::string error_object(std::string_view id, const error& why) {
   if (!why.param.empty()) out["param"] = to_json(to_valid_utf8(why.param));
   out["retryable"] = row.retryable;
   if (why.retry_after_ms > 0) out["retry_after_ms"] = why.retry_after_ms;
+  if (why.queue_length) out["queue_length"] = *why.queue_length;
   return json::serialize(out);
 }
 

@@ -5,6 +5,7 @@
 #include <boost/system/result.hpp>
 
 #include <cstdint>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -51,6 +52,8 @@ struct error {
   std::string message;
   std::string param;                ///< request field or config key at fault, or empty
   std::uint32_t retry_after_ms = 0; ///< for refusals under load: when a retry may succeed, 0 = no advice
+  /// For refusals under load: requests that waited for a place then.
+  std::optional<std::uint32_t> queue_length{};
 };
 
 template<class T>

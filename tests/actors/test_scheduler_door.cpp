@@ -39,10 +39,19 @@ BOOST_AUTO_TEST_CASE(a_queue_of_zero_admits_what_can_start_now) {
   BOOST_TEST(!s.knock(4));
   BOOST_TEST((s.refusals[4].code == errc::queue_full));
   BOOST_TEST(s.refusals[4].retry_after_ms >= 100U);
+  BOOST_TEST(s.refusals[4].queue_length.value() == 0U);
   s.hand_in(1, 4, 1);
   s.finish_step();
   BOOST_TEST(s.ended.contains(1));
   BOOST_TEST(s.knock(5));
+}
+
+BOOST_AUTO_TEST_CASE(a_refusal_tells_how_many_wait_for_a_place) {
+  stage s(with(1, 2));
+  for (std::uint64_t i = 1; i <= 3; ++i) BOOST_TEST(s.knock(i));
+  BOOST_TEST(!s.knock(4));
+  BOOST_TEST((s.refusals[4].code == errc::queue_full));
+  BOOST_TEST(s.refusals[4].queue_length.value() == 2U);
 }
 
 BOOST_AUTO_TEST_CASE(two_hundred_at_once_with_kv_for_twenty_admit_at_least_fifteen) {

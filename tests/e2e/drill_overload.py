@@ -35,7 +35,9 @@ def check_refusal(d, label, door, answer):
     d.expect(bool(answer.message), f"{label}: message of a refusal", "a text", answer.message)
     d.expect(answer.retry_after is not None and answer.retry_after > 0, f"{label}: advice when to come back", "> 0",
              answer.retry_after)
+    d.expect(answer.queue_length is not None, f"{label}: requests that waited", "a number", answer.queue_length)
     if door == "http":
+        d.equal(answer.fields.get("x-queue-length"), str(answer.queue_length), f"{label}: X-Queue-Length")
         header = answer.fields.get("retry-after", "")
         d.expect(header.isdigit() and int(header) >= 1, f"{label}: Retry-After", "whole seconds, at least 1", header)
         d.equal(answer.fields.get("x-request-rejected-reason"), answer.code, f"{label}: X-Request-Rejected-Reason")

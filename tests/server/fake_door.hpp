@@ -58,8 +58,9 @@ class fake_door {
   void done(request_key key, finish_reason reason = finish_reason::stop) {
     event(key, done_event{9, reason, {2, 1, 0}, "m", "fp"});
   }
-  void fail(request_key key, errc code, std::uint32_t retry_after_ms = 0) {
-    event(key, failed_event{{code, "why", "", retry_after_ms}});
+  void fail(
+      request_key key, errc code, std::uint32_t retry_after_ms = 0, std::optional<std::uint32_t> queue = {}) {
+    event(key, failed_event{{code, "why", "", retry_after_ms, queue}});
   }
   void written(std::size_t n) {
     core.on_written(n, now);

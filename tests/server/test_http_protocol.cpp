@@ -167,10 +167,11 @@ BOOST_AUTO_TEST_CASE(a_refusal_under_load_is_a_429_with_its_reason) {
   for (const std::string& request : {whole, streamed}) {
     http_door door;
     door.bytes(request);
-    door.fail(1, errc::kv_cache_full, 1200);
+    door.fail(1, errc::kv_cache_full, 1200, 12);
     const std::string out = door.output();
     BOOST_TEST(status(out) == 429);
     BOOST_TEST(has(out, "Retry-After: 2\r\n"));
+    BOOST_TEST(has(out, "X-Queue-Length: 12\r\n"));
     BOOST_TEST(has(out, R"("code":"kv_cache_full")"));
     BOOST_TEST(has(out, R"("retry_after_ms":1200)"));
     BOOST_TEST(!door.close);

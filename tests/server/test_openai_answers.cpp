@@ -53,6 +53,9 @@ BOOST_AUTO_TEST_CASE(writes_error_bodies_in_the_openai_shape) {
   BOOST_TEST(v.at("error").at("param").is_null());
   BOOST_TEST(v.at("error").at("message") == "full \xef\xbf\xbd");
   BOOST_TEST(v.at("error").at("retry_after_ms") == 1500);
+  BOOST_TEST(!v.at("error").as_object().contains("queue_length"));
+  const json::value queued = parsed(openai_error_body({errc::queue_full, "full", "", 1500, 7}));
+  BOOST_TEST(queued.at("error").at("queue_length") == 7);
   const json::value named = parsed(openai_error_body({errc::bad_request, "m", "top_p", 0}));
   BOOST_TEST(named.at("error").at("param") == "top_p");
   BOOST_TEST(parsed(openai_error_body(431, "x")).at("error").at("code") == "header_too_large");

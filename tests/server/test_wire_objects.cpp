@@ -132,6 +132,9 @@ BOOST_AUTO_TEST_CASE(server_objects_survive_the_way_back) {
   BOOST_TEST(o.status == 429);
   BOOST_TEST(o.code == "queue_full");
   BOOST_TEST(o.retry_after_ms == 250U);
+  BOOST_TEST(
+      error_object("a", {errc::queue_full, "no", "", 250, 7}).find(R"("queue_length":7)") !=
+      std::string::npos);
   o = parse_server_object(error_object("", 409, "duplicate_id", "taken")).value();
   BOOST_TEST(o.id.empty());
   BOOST_TEST(o.status == 409);

@@ -204,7 +204,8 @@ void simulation::check_failure(participant& p, const error& why) {
   case errc::queue_full:
     needs(door);
     require(
-        why.retry_after_ms > 0 && why.retry_after_ms <= 60'000, "a refusal under load without advice", id);
+        why.retry_after_ms > 0 && why.retry_after_ms <= 60'000 && why.queue_length,
+        "a refusal under load without advice", id);
     break;
   case errc::model_loading:
     needs(door && p.submitted < time_point(scenario_.model_loads) + slack);

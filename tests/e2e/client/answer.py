@@ -32,6 +32,7 @@ class Answer:
     message: str = None
     param: str = None
     retry_after: float = None  # seconds
+    queue_length: int = None  # requests that waited when it was refused
     fields: dict = None  # of the HTTP head
     lost: str = None  # how the connection failed, if it did
     notices: list = dataclasses.field(default_factory=list)
@@ -52,7 +53,8 @@ class Answer:
         choice.token_ids += ids or []
         choice.logprobs += logprobs
 
-    def fail(self, status, code, message, param=None, retry_after_ms=None):
+    def fail(self, status, code, message, param=None, retry_after_ms=None, queue_length=None):
+        self.queue_length = queue_length
         self.status, self.code, self.message, self.param = status, code, message, param
         if retry_after_ms is not None:
             self.retry_after = retry_after_ms / 1000
@@ -85,7 +87,8 @@ def read_error(answer, status, body):
     for key in ("message", "type", "code"):
         if not isinstance(error.get(key), str):
             raise ProtocolError(f"error.{key} is {error.get(key)!r}")
-    answer.fail(status, error["code"], error["message"], error.get("param"), error.get("retry_after_ms"))
+    answer.fail(status, error["code"], error["message"], error.get("param"), error.get("retry_after_ms"),
+                error.get("queue_length"))
 
 
 def logprobs_of(choice):

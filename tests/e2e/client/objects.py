@@ -147,7 +147,7 @@ class Conversation:
             self.end(pending)
         elif kind == "error":
             answer.fail(item["status"], item["code"], item["message"], item.get("param"),
-                        item.get("retry_after_ms"))
+                        item.get("retry_after_ms"), item.get("queue_length"))
             self.end(pending)
         elif kind == "notice":
             answer.notices.append(item["what"])
