@@ -75,6 +75,7 @@ request_core::request_core(request_options options, std::unique_ptr<token_text> 
     options_(std::move(options)), text_(std::move(text)) {
   options_.credit = std::max<std::uint32_t>(1, options_.credit);
   options_.deadline = std::min<duration>(options_.deadline, longest_deadline);
+  readable_ = options_.group == 0;
 }
 
 void request_core::begin(time_point now, request_effects& out) {
@@ -212,7 +213,7 @@ void request_core::account_unread(time_point now, request_effects& out) {
   if (phase_ != phase::handed_in) return;
   if (!paused_ && unread() >= options_.credit) {
     paused_ = true;
-    slow_at_ = now + options_.slow_consumer;
+    slow_at_ = readable_ ? now + options_.slow_consumer : time_point::max();
     out.emplace_back(stream_paused{options_.id});
   }
   // Half the credit back, so that a steady reader does not make the sequence stop and go at every token.
@@ -226,6 +227,7 @@ void request_core::account_unread(time_point now, request_effects& out) {
 
 void request_core::on(events_read&& m, time_point now, request_effects& out) {
   if (phase_ == phase::over) return;
+  readable_ = true;
   events_taken_ = std::clamp(m.taken, events_taken_, events_given_);
   if (paused_) slow_at_ = now + options_.slow_consumer; // it reads, however slowly
   account_unread(now, out);

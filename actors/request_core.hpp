@@ -37,7 +37,9 @@ struct request_options {
   /// A paused request ends when its client reads nothing for this long.
   duration slow_consumer = std::chrono::seconds(30);
   std::string tenant;
-  std::uint64_t group = 0; ///< see admission_request::group
+  /// See admission_request::group. What a choice gives waits for the other choices: the patience with its
+  /// reader begins with the first `events_read`.
+  std::uint64_t group = 0;
   std::string model;
   std::string system_fingerprint;
 };
@@ -118,6 +120,7 @@ class request_core {
   bool accepted_ = false; ///< accepted_event is out
   bool stopped_ = false;  ///< a stop string matched: later tokens are not the client's
   bool paused_ = false;
+  bool readable_ = true; ///< what it gives reaches the client: a choice's events wait for the others' prompts
   std::uint64_t seq_ = 0;          ///< of the next event
   std::uint64_t events_given_ = 0; ///< token events that spent credit
   std::uint64_t events_taken_ = 0; ///< of them, by the client

@@ -75,7 +75,13 @@ void engine_state::prompt_known(std::uint64_t group, std::uint64_t id, const act
 void engine_state::carry_out(std::uint64_t group, std::uint32_t member, choice_group::output what) {
   live_group& g = groups_.at(group);
   if (what.kept) tell_of_events(group + member, 1);
-  for (stream_event& event : what.events) tell(*g.client, std::move(event));
+  bool accepted = false;
+  for (stream_event& event : what.events) {
+    accepted = accepted || std::holds_alternative<accepted_event>(event);
+    tell(*g.client, std::move(event));
+  }
+  if (accepted) // only now can the client read what they give
+    for (std::uint32_t m = 0; m < g.joined.members(); ++m) tell_of_events(group + m, 0);
   if (!what.cancel_members) return;
   for (std::uint32_t m = 0; m < g.joined.members(); ++m) cancel_sequence(group + m);
 }

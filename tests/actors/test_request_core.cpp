@@ -388,6 +388,24 @@ BOOST_AUTO_TEST_CASE(a_reader_without_credit_pauses_its_own_request) {
   BOOST_TEST((c.alarm == time_point::max()));
 }
 
+BOOST_AUTO_TEST_CASE(a_choice_whose_events_wait_for_others_has_no_slow_reader) {
+  request_options o;
+  o.credit = 1;
+  o.group = 7;
+  o.slow_consumer = milliseconds(100);
+  client c(o);
+  c.admit();
+  c.token(0);
+  c.now += milliseconds(1000);
+  c.tell(alarm_rang{});
+  BOOST_TEST(c.count<stream_paused>() == 1U);
+  BOOST_TEST(c.count<cancel>() == 0U);
+  c.tell(events_read{id, 0}); // the others' prompts are there: now it can be read
+  c.now += milliseconds(100);
+  c.tell(alarm_rang{});
+  BOOST_TEST(c.count<cancel>() == 1U);
+}
+
 BOOST_AUTO_TEST_CASE(a_reader_that_stays_away_is_ended) {
   request_options o;
   o.credit = 1;

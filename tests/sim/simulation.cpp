@@ -458,6 +458,8 @@ void simulation::client_event(participant& p, stream_event&& event) {
   check_event(p, event);
   if (p.script->leaves_at && p.events == *p.script->leaves_at) leave(p);
   ++p.events;
+  if (std::holds_alternative<accepted_event>(event) && p.script->group != 0) // as the engine: it can be read
+    mail_.push<actors::request_protocol>(client, party_of(p), actors::events_read{p.core->id(), p.read_told});
   if (!std::holds_alternative<token_event>(event)) return;
   if (p.silent_since == time_point::max() && p.given - p.read_told >= p.script->credit) p.silent_since = now_;
   if (std::get<token_event>(event).token_ids.empty()) return; // the text that was held back, at the very end
