@@ -326,6 +326,11 @@ void write_repr(evaluation& e, text_builder& out, const value& v) {
   case value_type::helper:
     return put(e, out, "<" + std::string(type_name(v)) + ">");
   case value_type::function:
+    if (v.as_function().method) // as long as Python's, with the address of nothing
+      return put(
+          e, out,
+          "<built-in method " + std::string(v.as_function().name) + " of " +
+              std::string(type_name(v.as_function().receiver)) + " object at 0x7f0000000000>");
     return put(e, out, "<" + std::string(type_name(v)) + " " + quote(v.as_function().name) + ">");
   default:
     return write_text(e, out, v);
