@@ -337,7 +337,8 @@ class scheduler_core {
 
   std::unordered_map<request_id, sequence> sequences_; ///< looked up; walked only where the order is restored
   tenant_book tenants_;
-  waiting_line line_; ///< admitted, without a seat
+  waiting_line line_;            ///< admitted, without a seat
+  std::set<queue_key> low_line_; ///< of those, the ones of low priority, by rank
   std::uint64_t queued_bytes_ = 0;
   std::set<queue_key> unstarted_;  ///< no row computed yet, by arrival
   std::vector<sequence*> seated_;  ///< by id; not closing

@@ -125,10 +125,9 @@ std::optional<error> scheduler_core::let_in(const admission_request& m, tenant_a
 
 /// Of those of low priority that wait for their first row, the last in line; null when there is none.
 scheduler_core::sequence* scheduler_core::lowest_waiting() noexcept {
-  for (auto at = line_.by_rank().rbegin(); at != line_.by_rank().rend(); ++at) {
+  for (auto at = low_line_.rbegin(); at != low_line_.rend(); ++at) {
     sequence& s = *find(at->id);
-    const bool unstarted = unstarted_.contains({s.arrival.time_since_epoch().count(), s.id});
-    if (s.priority >= options_.low_priority && unstarted) return &s;
+    if (unstarted_.contains({s.arrival.time_since_epoch().count(), s.id})) return &s;
   }
   return nullptr;
 }

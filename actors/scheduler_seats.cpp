@@ -64,13 +64,21 @@ std::int64_t scheduler_core::seat_cost_of(request_id id) const noexcept {
 }
 
 void scheduler_core::join_line(sequence& s) {
-  line_.join(*s.tenant, {s.rank, s.id});
+  const queue_key key{s.rank, s.id};
+  if (s.priority >= options_.low_priority) low_line_.insert(key);
+  try {
+    line_.join(*s.tenant, key);
+  } catch (...) {
+    low_line_.erase(key);
+    throw;
+  }
   s.bytes = std::uint64_t{s.prompt_tokens} * sizeof(std::int32_t) + s.tenant->name.size();
   queued_bytes_ += s.bytes;
 }
 
 void scheduler_core::leave_line(sequence& s) noexcept {
   if (s.tenant != nullptr) line_.leave(*s.tenant, {s.rank, s.id});
+  low_line_.erase({s.rank, s.id});
   queued_bytes_ -= std::exchange(s.bytes, 0);
 }
 
@@ -89,6 +97,7 @@ void scheduler_core::take_seat(sequence& s, time_point now) {
   const auto at = std::lower_bound(
       seated_.begin(), seated_.end(), s.id, [](const sequence* x, request_id id) { return x->id < id; });
   seated_.insert(at, &s);
+  low_line_.erase({s.rank, s.id});
   queued_bytes_ -= std::exchange(s.bytes, 0);
   s.seated = true;
   s.seated_at = now;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Speed of the backend alone: prefill and decode tokens per second at several batch sizes, and where the time
-// goes. usage: bench_step MODEL.gguf [threads] [isa] [--phases]
+// goes. usage: bench_step MODEL.gguf [threads] [isa] [--phases] [--cpu]
+// --cpu: CPU seconds of the process in place of wall time, for one thread on a machine that others use, too.
 #include "kernels/cpu_backend.hpp"
 #include "models/model.hpp"
 #include "plugins/host/scheme_registry.hpp"
@@ -11,6 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <string>
 #include <vector>
 
@@ -21,7 +23,7 @@ namespace {
 struct bench {
   std::shared_ptr<const models::model> model;
   std::unique_ptr<kernels::cpu_backend> backend;
-  bool phases = false;
+  bool phases = false, cpu = false;
 };
 
 [[noreturn]] void die(const error& e) {
@@ -49,9 +51,17 @@ kernels::step_input rows_of(
   return input;
 }
 
+double cpu_seconds() {
+  timespec t{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+
 double seconds(const bench& b, kernels::step_input input) {
+  const double before = cpu_seconds();
   auto done = quant::run_step(*b.backend, b.model->program, std::move(input));
   if (!done) die(done.error());
+  if (b.cpu) return cpu_seconds() - before;
   return static_cast<double>(done->duration_ns) * 1e-9;
 }
 
@@ -113,7 +123,7 @@ void prefill(const bench& b, std::uint32_t tokens, std::uint32_t repeats) {
 
 int main(int argc, char** argv) {
   if (argc < 2) {
-    std::fprintf(stderr, "usage: bench_step MODEL.gguf [threads] [isa] [--phases]\n");
+    std::fprintf(stderr, "usage: bench_step MODEL.gguf [threads] [isa] [--phases] [--cpu]\n");
     return 2;
   }
   bench b;
@@ -121,6 +131,8 @@ int main(int argc, char** argv) {
   for (int i = 2; i < argc; ++i) {
     if (std::strcmp(argv[i], "--phases") == 0)
       b.phases = true;
+    else if (std::strcmp(argv[i], "--cpu") == 0)
+      b.cpu = true;
     else if (const auto level = kernels::parse_isa(argv[i]))
       options.level = level;
     else

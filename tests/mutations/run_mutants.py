@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Puts one fault at a time into a copy of the tree, builds troupe-sim and counts which faults the seeds find.
+"""Puts one fault at a time into a copy of the tree, builds troupe-sim and counts which faults the seeds
+and the workload low_flood find.
 
 Prints a table and the score; ends with status 1 when fewer than --least percent are found. A mutant that takes many
 times as long as the tree without mutants hangs: it is counted as found, and apart, since no oracle named it.
@@ -46,16 +47,19 @@ def build(tree, jobs):
 
 
 def run(tree, seeds, limit):
-    """What the seeds said of this build: ("survives", "found" or "hangs", one line)."""
-    command = [str(tree / "build/troupe-sim"), "--seeds", seeds]
-    try:
-        r = subprocess.run(command, capture_output=True, text=True, timeout=limit)
-    except subprocess.TimeoutExpired:
-        return "hangs", f"more than {limit:.0f} s"
-    lines = [line for line in (r.stdout + r.stderr).splitlines() if line.startswith("seed ")]
-    if r.returncode == 0:
-        return "survives", ""
-    return "found", lines[-1] if lines else f"ends with status {r.returncode}"
+    """What the seeds, then the flood of low priority, said of this build: ("survives", "found" or "hangs", one line)."""
+    for what in ["--seeds", seeds], ["--workload", "low_flood", "--check"]:
+        command = [str(tree / "build/troupe-sim"), *what]
+        try:
+            r = subprocess.run(command, capture_output=True, text=True, timeout=limit)
+        except subprocess.TimeoutExpired:
+            return "hangs", f"more than {limit:.0f} s"
+        if r.returncode == 0:
+            continue
+        lines = [line.strip() for line in (r.stdout + r.stderr).splitlines()
+                 if line.startswith("seed ") or line.startswith("  WRONG")]
+        return "found", lines[-1] if lines else f"ends with status {r.returncode}"
+    return "survives", ""
 
 
 def limit_of(tree, seeds, patience):

@@ -360,6 +360,7 @@ void simulation::note_admitted(actors::request_id id) {
 
 void simulation::check_admission(const actors::admission_request& m) {
   ++submitted_;
+  door_priority_ = m.priority;
   auto [tenant, fresh] = tenants_.try_emplace(of(m.id).script->tenant);
   if (fresh) tenant->second.requests = scenario_.options.tenants.request_burst;
   const double use = scheduler_.kv_use(); // before the message; its parts are checked after every turn
@@ -380,6 +381,7 @@ void simulation::check_admission(const actors::admission_request& m) {
 void simulation::check_refusal(const actors::refused& m) {
   const auto& o = scenario_.options;
   ++result_.refused;
+  note_shut(m);
   auto& tenant = tenants_[of(m.id).script->tenant];
   tenant.live -= of(m.id).handed_in; // it was admitted, and its prompt is refused
   // The door says nothing of levels that let go before.
@@ -431,6 +433,7 @@ void simulation::check_finish(const actors::sequence_finished& m) {
   --tenants_[of(m.id).script->tenant].live;
   auto& p = of(m.id);
   require(!p.finished, "sequence_finished twice", m.id.number);
+  check_displaced(m);
   p.finished = m;
   require(
       !m.failed || m.failed->code != errc::queue_timeout || !group_runs(p),
@@ -477,6 +480,7 @@ void simulation::check_scheduler(std::string_view message) {
   }
   if (message == "admission_request" && now_seen.size() > seen_.size())
     require(!full_.on(), "admitted before the level let go");
+  check_flapping(message == "admission_request" && now_seen.size() > seen_.size(), door_priority_);
   full_.update(scheduler_.kv_use());
   shed_.update(scheduler_.kv_use());
   check_seating(now_seen);

@@ -157,6 +157,11 @@ class simulation {
   void check_not_stalled();
   void check_end();
 
+  // oracles_policy.cpp
+  void check_displaced(const actors::sequence_finished& m);
+  void note_shut(const actors::refused& m);
+  void check_flapping(bool admitted, std::uint32_t priority);
+
   const scenario& scenario_;
   recorder* record_;
   runtime::random_stream chance_;
@@ -201,8 +206,10 @@ class simulation {
   std::map<std::string, tenant_seen> tenants_;
   std::size_t submitted_ = 0; ///< admission requests that the scheduler has had
   bool fairness_over_ = false;
-  actors::watermark full_, shed_;            ///< as the scheduler's, from what it says of itself
-  bool launched_ = false, shortage_ = false; ///< in this turn; since the last launch
+  actors::watermark full_, shed_;                  ///< as the scheduler's, from what it says of itself
+  bool shut_to_all_ = false, shut_to_low_ = false; ///< refused so, and the use has not fallen since
+  std::uint32_t door_priority_ = 0;                ///< of the last admission request
+  bool launched_ = false, shortage_ = false;       ///< in this turn; since the last launch
   bool draining_ = false, cut_ = false, drained_ = false, open_ = false;
   bool allocation_failed_ = false;
   double door_use_ = 0; ///< of the KV cache, when the last admission request came

@@ -3,6 +3,7 @@
 #include "sim/abort_note.hpp"
 #include "sim/diagram.hpp"
 #include "sim/diagram_tail.hpp"
+#include "sim/load_main.hpp"
 #include "sim/scenario.hpp"
 #include "sim/simulation.hpp"
 
@@ -39,6 +40,7 @@ struct arguments {
       "  --twice        run each seed twice and compare the trace hashes\n"
       "  --keep-going   report every seed that fails\n",
       wrong.empty() ? stdout : stderr);
+  std::fputs(load_usage, wrong.empty() ? stdout : stderr);
   std::exit(wrong.empty() ? 0 : 2);
 }
 
@@ -100,6 +102,7 @@ void print_diagram(std::uint64_t seed, std::uint64_t request, std::size_t most_m
 } // namespace
 
 int main(int argc, char** argv) {
+  if (asks_for_load(argc, argv)) return load_main(argc, argv);
   const auto a = parse(argc, argv);
   outcome sum;
   std::uint64_t failed = 0;
