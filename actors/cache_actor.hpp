@@ -10,8 +10,8 @@
 
 namespace troupe::actors {
 
-/// State: the ledger of KV blocks. In: cache_protocol, from the scheduler alone, which keeps few messages
-/// under way.
+/// State: the ledger of KV blocks. In: cache_protocol, from the scheduler, which keeps few messages under
+/// way, and `spare_memory` from the engine.
 class cache_actor final : public runtime::actor<cache_protocol> {
  public:
   cache_actor(pool_key key, std::uint32_t blocks, std::uint32_t block_tokens, std::shared_ptr<cast> others) :
@@ -28,6 +28,8 @@ class cache_actor final : public runtime::actor<cache_protocol> {
             using effect_type = std::remove_reference_t<decltype(e)>;
             if constexpr (std::is_same_v<effect_type, kv_level>)
               cast_->listener->cache_changed(e);
+            else if constexpr (std::is_same_v<effect_type, discard_blocks>)
+              cast_->listener->discard(e.blocks, e.forgotten);
             else
               must_send(cast_->scheduler, std::move(e));
           },

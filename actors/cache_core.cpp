@@ -96,6 +96,17 @@ void cache_core::on(publish_blocks&& m, time_point, cache_effects&) {
   }
 }
 
+void cache_core::on(spare_memory&& m, time_point, cache_effects& out) {
+  discard_blocks spare;
+  spare.forgotten = pool_.keep_known(!m.forget);
+  try {
+    pool_.take_used(most_discarded, spare.blocks);
+  } catch (const std::bad_alloc&) { // the next message finds them
+  }
+  if (!spare.blocks.empty() || spare.forgotten > 0) out.emplace_back(std::move(spare));
+  publish(out);
+}
+
 void cache_core::publish(cache_effects& out) {
   assert(pool_.balanced());
   const auto level = pool_.level();

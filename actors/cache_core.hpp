@@ -11,8 +11,17 @@
 
 namespace troupe::actors {
 
-using cache_effect = std::variant<blocks_reserved, blocks_released, kv_level>;
+/// The memory of these free blocks, ascending, may go back to the system. Before any of them is leased.
+struct discard_blocks {
+  std::vector<block_id> blocks;
+  std::uint32_t forgotten = 0; ///< blocks that were cached
+};
+
+using cache_effect = std::variant<blocks_reserved, blocks_released, kv_level, discard_blocks>;
 using cache_effects = std::vector<cache_effect>;
+
+/// Blocks whose memory is given back for one `spare_memory`: what that costs is bounded.
+inline constexpr std::uint32_t most_discarded = 256;
 
 /// Pure: no clock, no Asio, no thread. Every `reserve_blocks` is answered by one `blocks_reserved`, every
 /// `release_blocks` by one `blocks_released`, each followed by a `kv_level` when a count changed.
@@ -27,6 +36,7 @@ class cache_core {
   void on(release_blocks&& m, time_point now, cache_effects& out);
   void on(step_finished&& m, time_point now, cache_effects& out);
   void on(publish_blocks&& m, time_point now, cache_effects& out);
+  void on(spare_memory&& m, time_point now, cache_effects& out);
 
   const kv_pool& pool() const noexcept { return pool_; }
   kv_level level() const noexcept { return pool_.level(); }

@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <span>
 #include <unordered_map>
 
 namespace troupe::actors {
@@ -28,6 +29,9 @@ class cast_listener {
   virtual void drained() = 0;
   virtual void scheduler_changed(const scheduler_stats& stats) = 0;
   virtual void cache_changed(const kv_level& level) = 0;
+  /// The memory of these free KV blocks, ascending, may go back to the system, now: they may be leased right
+  /// after. `forgotten`: blocks that were cached until now.
+  virtual void discard(std::span<const block_id> /*blocks*/, std::uint32_t /*forgotten*/) {}
 };
 
 /// A live request, as the others reach it.

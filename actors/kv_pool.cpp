@@ -44,10 +44,12 @@ void kv_pool::unlink(block_id b) noexcept {
 
 /// Nobody holds or writes it any more: cached when it is known by its content, free otherwise.
 void kv_pool::idle(block_id b) noexcept {
-  if (known_.holds(b)) {
+  if (keep_known_ && known_.holds(b)) {
     ++level_.cached;
     enlist(b);
   } else {
+    known_.remove(b);
+    blocks_[b].lives = 0;
     ++level_.free;
     free_.push_back(b);
   }
@@ -94,6 +96,7 @@ bool kv_pool::lease(request_id id, std::uint32_t count, std::vector<block_id>& o
   for (std::uint32_t i = 0; i < count; ++i) {
     const block_id b = take_one();
     blocks_[b].leases = 1;
+    blocks_[b].used = true;
     table.push_back(b);
     out.push_back(b);
   }
@@ -193,6 +196,31 @@ void kv_pool::settle(std::uint64_t step_seq) noexcept {
     }
     limbo_.pop_front();
   }
+}
+
+std::uint32_t kv_pool::keep_known(bool keep) noexcept {
+  keep_known_ = keep;
+  if (keep) return 0;
+  const std::uint32_t forgotten = level_.cached;
+  while (oldest_ != nobody) {
+    const block_id b = oldest_;
+    unlink(b);
+    --level_.cached;
+    idle(b);
+  }
+  return forgotten;
+}
+
+/// From the bottom of the stack: those on its top are leased next.
+void kv_pool::take_used(std::uint32_t most, std::vector<block_id>& out) {
+  const std::size_t before = out.size();
+  out.reserve(before + std::min<std::size_t>(most, free_.size()));
+  for (const block_id b : free_) {
+    if (out.size() == before + most) break;
+    if (!std::exchange(blocks_[b].used, false)) continue;
+    out.push_back(b);
+  }
+  std::sort(out.begin() + static_cast<std::ptrdiff_t>(before), out.end());
 }
 
 bool kv_pool::audit() const {

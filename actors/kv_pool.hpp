@@ -65,6 +65,13 @@ class kv_pool {
   /// Steps up to `step_seq` write no more: their limbo is over.
   void settle(std::uint64_t step_seq) noexcept;
 
+  /// With false all cached blocks become free, and so does each that falls idle. Returns how many were
+  /// cached.
+  std::uint32_t keep_known(bool keep) noexcept;
+  /// Free blocks, at most `most`, whose memory is taken: those that were leased since they were named here,
+  /// or were not named yet. Appended to `out` in ascending order. Throws bad_alloc, with nothing changed.
+  void take_used(std::uint32_t most, std::vector<block_id>& out);
+
   /// Owners of a block.
   std::uint32_t holders(block_id b) const noexcept { return blocks_[b].leases; }
   bool is_free(block_id b) const noexcept { return blocks_[b].leases == 0 && blocks_[b].limbo == 0; }
@@ -87,6 +94,7 @@ class kv_pool {
     std::uint16_t leases = 0;
     std::uint16_t limbo = 0;
     std::uint8_t lives = 0;                   ///< rounds it is spared
+    bool used = true;                         ///< its memory is taken; see take_used
     block_id before = nobody, after = nobody; ///< in the list of cached ones
   };
   struct owner {
@@ -110,6 +118,7 @@ class kv_pool {
   std::vector<block_id> free_;                 ///< stack, capacity for all
   block_id oldest_ = nobody, newest_ = nobody; ///< of the cached ones, by when they fell idle
   prefix_index known_;
+  bool keep_known_ = true;
   std::unordered_map<request_id, owner> leases_; ///< looked up, never walked for a decision
   std::deque<limbo_batch> limbo_;
 };

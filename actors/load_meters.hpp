@@ -29,6 +29,11 @@ class watermark {
     return on_;
   }
   bool on() const noexcept { return on_; }
+  /// Other levels; one that is on stays so until the new lower one lets go.
+  void move(double set, double clear) noexcept {
+    set_ = set;
+    clear_ = clear;
+  }
 
  private:
   double set_, clear_;

@@ -2,6 +2,7 @@
 // Every message between the actors, grouped by receiver, and the inbox protocol of each.
 #pragma once
 
+#include "actors/scheduler_options.hpp"
 #include "actors/token_filter.hpp"
 #include "kernels/backend.hpp"
 #include "runtime/base/error.hpp"
@@ -20,9 +21,6 @@
 #include <vector>
 
 namespace troupe::actors {
-
-using runtime::duration;
-using runtime::time_point;
 
 /// Names one request for its whole life; `generation` grows when an engine is rebuilt, so that a late message
 /// of the old one is unknown to the new one.
@@ -169,6 +167,15 @@ struct cut {
   error why;
 };
 
+/// The policy from now on, in what can change while it serves. Who was let in stays. From: engine.
+struct retune {
+  std::shared_ptr<const scheduler_options> options;
+};
+/// Memory is short: no one takes a seat while so many are taken, at least 1. Those seated stay. From: engine.
+struct limit_batch {
+  std::uint32_t sequences = no_limit;
+};
+
 /// The alarm that the core asked for, perhaps late. To: every actor, from its own timer.
 struct alarm_rang {};
 
@@ -178,7 +185,8 @@ struct scheduler_protocol
           runtime::control<finish>, runtime::control<stream_paused>, runtime::control<stream_resumed>,
           runtime::control<blocks_reserved>, runtime::control<blocks_released>, runtime::control<step_done>,
           runtime::control<step_failed>, runtime::control<model_ready>, runtime::control<drain>,
-          runtime::control<cut>, runtime::control<alarm_rang>> {
+          runtime::control<cut>, runtime::state<retune>, runtime::state<limit_batch>,
+          runtime::control<alarm_rang>> {
   static constexpr std::string_view name = "scheduler";
 };
 
@@ -302,9 +310,16 @@ struct publish_blocks {
   std::vector<filled_blocks> all;
 };
 
-struct cache_protocol : runtime::protocol<
-                            runtime::control<reserve_blocks>, runtime::control<release_blocks>,
-                            runtime::control<step_finished>, runtime::control<publish_blocks>> {
+/// Memory is short: the memory of blocks that nobody uses goes back to the system, a part for each of these
+/// messages. From: engine.
+struct spare_memory {
+  bool forget = false; ///< give cached blocks away too, and cache none until a message says otherwise
+};
+
+struct cache_protocol
+    : runtime::protocol<
+          runtime::control<reserve_blocks>, runtime::control<release_blocks>, runtime::control<step_finished>,
+          runtime::control<publish_blocks>, runtime::state<spare_memory>> {
   static constexpr std::string_view name = "cache_manager";
 };
 

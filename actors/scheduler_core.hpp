@@ -21,40 +21,6 @@
 
 namespace troupe::actors {
 
-inline constexpr std::uint32_t default_scored_rows = 64;
-inline constexpr std::size_t priorities = 10; ///< 0 is served first
-
-/// Policy. The model's own bounds come with `model_ready`.
-struct scheduler_options {
-  std::uint32_t max_batch = 64;        ///< sequences in one step, and seats; at least 1
-  std::uint32_t max_step_tokens = 256; ///< rows of one step; at least 1
-  /// Rows of one step that answer with the score of a prompt's token: each needs a row of logits. At least 1.
-  std::uint32_t max_scored_rows = default_scored_rows;
-  duration max_wait{};                               ///< how long an idle scheduler waits for company
-  std::uint32_t max_queue = 256;                     ///< admitted requests without a seat
-  std::uint64_t max_queue_bytes = 64U << 20;         ///< of their prompts' ids and names
-  duration queue_timeout = std::chrono::seconds(60); ///< from admission to the first row
-  double kv_high_watermark = 0.95;                   ///< at this KV use all new work is refused
-  double kv_low_watermark = 0.90;                    ///< from this KV use on low priority is refused
-  double compute_low_watermark = 0.90; ///< and from this use of the rows that the TPOT goal leaves room for
-  double hysteresis = 0.05;            ///< a watermark reopens this much below, see reopening_level
-  std::uint32_t low_priority = 7;      ///< priorities from here on are low
-  /// A request that waited this long counts as one priority better. So a request of priority p is overtaken
-  /// only by those that arrive within p quanta after it: its wait is bounded under any load.
-  duration ageing_quantum = std::chrono::seconds(5);
-  /// Time per output token, by priority; 0: none. Prompts' rows are cut so that steps meet the strictest goal
-  /// of those that decode, and no more sequences run at once than that leaves room for. Without a goal a step
-  /// with rows of prompts may take twice as long as its decode rows alone.
-  std::array<duration, priorities> tpot_goals{};
-  std::uint32_t least_prefill_rows = 8; ///< of a step, while a prompt is there, whatever the goal
-  /// A request that waited this long for a seat takes one from a running one of lower class. One that is not
-  /// of low priority takes those of low priority at once.
-  duration ttft_goal = std::chrono::seconds(2);
-  tenant_limits tenants;           ///< of each
-  bool prefix_cache = true;        ///< sequences of one tenant share the blocks of what they begin with
-  std::uint32_t preempt_every = 0; ///< for tests: preempt a running sequence every N steps; 0 = never
-};
-
 /// Sums since the start, and levels now.
 struct scheduler_stats {
   std::uint32_t running = 0, waiting = 0, paused = 0;
@@ -123,6 +89,8 @@ class scheduler_core {
   void on(model_ready&& m, time_point now, scheduler_effects& out);
   void on(drain&&, time_point now, scheduler_effects& out);
   void on(cut&& m, time_point now, scheduler_effects& out);
+  void on(retune&& m, time_point now, scheduler_effects& out);
+  void on(limit_batch&& m, time_point now, scheduler_effects& out);
   void on(alarm_rang&&, time_point now, scheduler_effects& out);
 
   scheduler_stats stats() const;
@@ -146,6 +114,8 @@ class scheduler_core {
   std::size_t queued() const noexcept { return line_.size(); }
   std::uint64_t queued_bytes() const noexcept { return queued_bytes_; }
   std::uint32_t active_seats() const noexcept { return active_seats_; }
+  /// Seats that may be taken: max_batch, or fewer while memory is short.
+  std::uint32_t most_seats() const noexcept { return std::min(options_.max_batch, seat_limit_); }
 
  private:
   enum class phase : std::uint8_t {
@@ -331,6 +301,7 @@ class scheduler_core {
   }
 
   scheduler_options options_;
+  std::uint32_t seat_limit_ = no_limit; ///< see limit_batch
   model_ready model_;
   std::uint32_t limit_ = 0; ///< tokens of one sequence: the context, or the whole pool
   bool ready_ = false, draining_ = false, drained_told_ = false;

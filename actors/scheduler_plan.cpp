@@ -81,7 +81,7 @@ void scheduler_core::open_ready(std::uint32_t running, std::int64_t available) {
 
 /// True when nothing runs yet, the batch has room, and the first to come has not waited `max_wait`.
 bool scheduler_core::waits_for_company(turn& t) {
-  if (options_.max_wait <= duration::zero() || candidates_.size() >= options_.max_batch) return false;
+  if (options_.max_wait <= duration::zero() || candidates_.size() >= most_seats()) return false;
   for (const auto* s : seated_)
     if (s->started && !s->paused) return false; // a stream under way, even if it waits for blocks
   auto first = time_point::max();

@@ -18,7 +18,7 @@ scheduler_core::room scheduler_core::taken() const noexcept {
 
 /// What a seat for `s` beside those `taken` lacks.
 scheduler_core::lack scheduler_core::lack_of(const sequence& s, const room& taken) const noexcept {
-  if (taken.seats >= options_.max_batch) return lack::seat;
+  if (taken.seats >= most_seats()) return lack::seat;
   if (seated_.empty()) return lack::nothing; // whatever fits the pool at all may run alone
   const std::uint64_t need = s.predicted - std::min(s.predicted, s.shared);
   if (static_cast<double>(taken.blocks + need) > options_.kv_high_watermark * model_.kv_blocks)

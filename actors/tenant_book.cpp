@@ -24,6 +24,21 @@ void token_bucket::take(double amount, time_point now) noexcept {
   at_ = std::max(at_, now);
 }
 
+void token_bucket::retune(double rate, double most, time_point now) noexcept {
+  level_ = limited() ? std::min(level(now), most) : most;
+  at_ = std::max(at_, now);
+  rate_ = rate;
+  most_ = most;
+}
+
+void tenant_book::retune(const tenant_limits& limits, time_point now) noexcept {
+  limits_ = limits;
+  for (auto& [name, account] : accounts_) {
+    account.requests.retune(limits.requests_per_second, std::max(1.0, limits.request_burst), now);
+    account.tokens.retune(limits.tokens_per_second, std::max(1.0, limits.token_burst), now);
+  }
+}
+
 tenant_account& tenant_book::open(std::string_view name) {
   std::string key(name);
   if (const auto at = accounts_.find(key); at != accounts_.end()) return at->second;

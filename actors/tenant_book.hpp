@@ -25,18 +25,13 @@ class token_bucket {
   /// How long until `amount` may be taken, or as much as the bucket holds at most; 0: now.
   duration wait_for(double amount, time_point now) const noexcept;
   void take(double amount, time_point now) noexcept; ///< negative: gives back
+  /// Goes on with another rate and bound. A debt stays; a bucket that had no limit begins full.
+  void retune(double rate, double most, time_point now) noexcept;
   bool full(time_point now) const noexcept { return level(now) >= most_; }
 
  private:
   double rate_, most_, level_;
   time_point at_{};
-};
-
-/// Of every tenant; 0 = no limit.
-struct tenant_limits {
-  double requests_per_second = 0, request_burst = 1;
-  double tokens_per_second = 0, token_burst = 1; ///< of prompts and answers
-  std::uint32_t max_live = 0;                    ///< requests waiting or running
 };
 
 /// The order in which requests wait: by rank, the smaller first; of equal ranks the first to come.
@@ -59,6 +54,8 @@ struct tenant_account {
 class tenant_book {
  public:
   explicit tenant_book(const tenant_limits& limits) : limits_(limits) {}
+  /// Other limits from now on, for every tenant.
+  void retune(const tenant_limits& limits, time_point now) noexcept;
   /// Opens an account. May throw std::bad_alloc, and nothing is changed.
   tenant_account& open(std::string_view name);
   /// Why a request of `tokens` may not come in now; nothing is taken.

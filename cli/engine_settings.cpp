@@ -23,13 +23,8 @@ void make_trace_dir(const std::string& dir) {
 
 } // namespace
 
-engine_options make_engine_options(const config::settings& all) {
+void copy_engine_settings(const config::settings& all, engine_options& out) {
   const auto& from = all.engine;
-  engine_options out;
-  out.model_path = resolve_model(all.model.path);
-  out.model_name = all.model.name;
-  // Asked for by its catalogue name, a model keeps that name.
-  if (out.model_name.empty() && out.model_path != all.model.path) out.model_name = all.model.path;
   out.isa = from.isa;
   out.reference = from.reference;
   out.threads = from.threads;
@@ -53,10 +48,22 @@ engine_options make_engine_options(const config::settings& all) {
   out.tenant_request_burst = from.tenant_request_burst;
   out.tenant_tokens_per_second = from.tenant_tokens_per_second;
   out.tenant_token_burst = from.tenant_token_burst;
+  out.memory_interval_ms = from.memory_interval_ms;
+  out.memory_high_watermark = from.memory_high_watermark;
+  out.memory_low_watermark = from.memory_low_watermark;
   out.prefix_cache = from.prefix_cache;
   out.preempt_every = from.preempt_every;
-  make_trace_dir(from.trace_dir);
   out.trace_dir = from.trace_dir;
+}
+
+engine_options make_engine_options(const config::settings& all) {
+  engine_options out;
+  out.model_path = resolve_model(all.model.path);
+  out.model_name = all.model.name;
+  // Asked for by its catalogue name, a model keeps that name.
+  if (out.model_name.empty() && out.model_path != all.model.path) out.model_name = all.model.path;
+  copy_engine_settings(all, out);
+  make_trace_dir(out.trace_dir);
   return out;
 }
 

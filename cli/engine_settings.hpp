@@ -13,6 +13,9 @@ namespace troupe::cli {
 /// machine, or the folder cannot be written.
 engine_options make_engine_options(const config::settings& all);
 
+/// What both have, but for the model.
+void copy_engine_settings(const config::settings& all, engine_options& out);
+
 /// Writes a line about a model that is being loaded to standard error, whatever the level of the log.
 void tell_loading(std::string_view line);
 

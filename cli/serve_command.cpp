@@ -5,7 +5,9 @@
 #include "cli/command.hpp"
 #include "cli/engine_settings.hpp"
 #include "cli/text.hpp"
+#include "config/property.hpp"
 #include "engine/memory_plan.hpp"
+#include "runtime/base/log.hpp"
 #include "server/server.hpp"
 
 #include <boost/asio/io_context.hpp>
@@ -17,7 +19,10 @@
 #include <csignal>
 #include <cstdio>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <unistd.h>
+#include <vector>
 
 namespace troupe::cli {
 
@@ -34,17 +39,54 @@ struct last_tasks {
   }
 };
 
+// One descriptor per connection, and some for files, the ports and what is being refused.
+void fit_connections(config::settings& all) {
+  constexpr rlim_t others = 64;
+  rlimit files{};
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return;
+  const rlim_t wanted = all.server.max_connections + others;
+  if (files.rlim_cur < wanted) {
+    rlimit raised{std::min(wanted, files.rlim_max), files.rlim_max};
+    if (setrlimit(RLIMIT_NOFILE, &raised) == 0) files = raised;
+  }
+  if (files.rlim_cur >= wanted) return;
+  all.server.max_connections =
+      files.rlim_cur > others ? static_cast<std::uint32_t>(files.rlim_cur - others) : 1;
+  std::fprintf(
+      stderr, "server.max_connections lowered to %u: this process may open %llu files (ulimit -n)\n",
+      all.server.max_connections, static_cast<unsigned long long>(files.rlim_cur));
+}
+
+// From the file and the command line, checked. Nothing when the words asked for help or the like.
+std::optional<config::settings> read_settings(const std::vector<std::string>& words) {
+  config::settings all;
+  arguments options("serve", "Serves a model: HTTP and WebSocket on one port, raw TCP on another.");
+  constexpr std::string_view groups[] = {"model", "engine", "server", "log"};
+  options.settings(all, groups);
+  if (!options.parse(words)) return std::nullopt;
+  fit_connections(all);
+  return all;
+}
+
+std::string joined(const std::vector<std::string_view>& names) {
+  std::string out;
+  for (const std::string_view name : names) (out += out.empty() ? "" : ", ") += name;
+  return out;
+}
+
 // Everything runs on the one thread of `io`.
 class serving {
  public:
-  serving(const config::settings& all, engine_options options) :
-      limit_(all.server.drain_timeout_ms), model_path_(options.model_path),
-      engine_(io_.get_executor(), std::move(options)), server_(engine_, server::make_server_options(all)),
-      signals_(io_, SIGTERM, SIGINT) {}
+  serving(std::vector<std::string> words, const config::settings& all, engine_options options) :
+      words_(std::move(words)), settings_(all), limit_(all.server.drain_timeout_ms),
+      model_path_(options.model_path), engine_(io_.get_executor(), std::move(options)),
+      server_(engine_, server::make_server_options(all)), signals_(io_, SIGTERM, SIGINT),
+      reloads_(io_, SIGHUP) {}
 
   int run() {
     server_.listen().value(); // first, so that a port in use is known before the model is loaded
     wait_for_signal();
+    wait_for_reload();
     engine_.async_start([this](result<void> started) { on_started(std::move(started)); });
     io_.run();
     if (start_failure_) throw failure(*start_failure_);
@@ -75,6 +117,35 @@ class serving {
     signals_.async_wait([this](boost::system::error_code code, int number) {
       if (!code) on_signal(number);
     });
+  }
+
+  void wait_for_reload() {
+    reloads_.async_wait([this](boost::system::error_code code, int) {
+      if (code) return;
+      reload();
+      wait_for_reload();
+    });
+  }
+
+  // All or nothing: what is wrong with the new settings is told, with its place, and the old ones stay.
+  void reload() {
+    try {
+      const auto wanted = read_settings(words_);
+      if (!wanted) return;
+      auto [in_force, taken, for_restart] = config::reload(settings_, *wanted);
+      config::check_together(in_force).value();
+      engine_options options;
+      copy_engine_settings(in_force, options);
+      engine_.reconfigure(options).value();
+      server_.reconfigure(server::make_server_options(in_force));
+      limit_ = std::chrono::milliseconds(in_force.server.drain_timeout_ms);
+      apply_log_level(in_force);
+      settings_ = in_force;
+      if (!for_restart.empty()) log().warn("SIGHUP: needs a restart: {}", joined(for_restart));
+      log().info("SIGHUP: {}", taken.empty() ? "no live setting changed" : "now in force: " + joined(taken));
+    } catch (const failure& wrong) {
+      log().error("SIGHUP: nothing was changed: {}", one_line(wrong.what()));
+    }
   }
 
   void on_signal(int number) {
@@ -108,47 +179,27 @@ class serving {
   }
 
   asio::io_context io_{1};
-  last_tasks last_{io_}; // after the engine
+  last_tasks last_{io_};           // after the engine
+  std::vector<std::string> words_; // of the command line, for a reload
+  config::settings settings_;      // in force
   std::chrono::milliseconds limit_;
   std::string model_path_;
   engine engine_;
   server::server server_;
-  asio::signal_set signals_;
+  asio::signal_set signals_, reloads_;
   std::optional<error> start_failure_;
   bool draining_ = false, cutting_ = false;
   int waiting_for_ = 0;
   int status_ = 0;
 };
 
-// One descriptor per connection, and some for files, the ports and what is being refused.
-void fit_connections(config::settings& all) {
-  constexpr rlim_t others = 64;
-  rlimit files{};
-  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return;
-  const rlim_t wanted = all.server.max_connections + others;
-  if (files.rlim_cur < wanted) {
-    rlimit raised{std::min(wanted, files.rlim_max), files.rlim_max};
-    if (setrlimit(RLIMIT_NOFILE, &raised) == 0) files = raised;
-  }
-  if (files.rlim_cur >= wanted) return;
-  all.server.max_connections =
-      files.rlim_cur > others ? static_cast<std::uint32_t>(files.rlim_cur - others) : 1;
-  std::fprintf(
-      stderr, "server.max_connections lowered to %u: this process may open %llu files (ulimit -n)\n",
-      all.server.max_connections, static_cast<unsigned long long>(files.rlim_cur));
-}
-
 } // namespace
 
 int serve_command(const std::vector<std::string>& words) {
-  config::settings all;
-  arguments options("serve", "Serves a model: HTTP and WebSocket on one port, raw TCP on another.");
-  constexpr std::string_view groups[] = {"model", "engine", "server", "log"};
-  options.settings(all, groups);
-  if (!options.parse(words)) return 0;
-  apply_log_level(all);
-  fit_connections(all);
-  serving run(all, make_engine_options(all));
+  const auto all = read_settings(words);
+  if (!all) return 0;
+  apply_log_level(*all);
+  serving run(words, *all, make_engine_options(*all));
   return run.run();
 }
 

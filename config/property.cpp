@@ -218,6 +218,22 @@ result<void> property::set_switch(settings& into, bool value) const {
   return {};
 }
 
+void property::copy(const settings& from, settings& to) const {
+  auto& source = const_cast<settings&>(from); // as in toml()
+  std::visit([&](auto get) { get(to) = get(source); }, field);
+}
+
+reloading reload(const settings& old, const settings& wanted) {
+  reloading out{old, {}, {}};
+  for (const property& row : properties()) {
+    if (row.toml(old) == row.toml(wanted)) continue;
+    const bool live = row.change == change::live;
+    (live ? out.taken : out.for_restart).push_back(row.name);
+    if (live) row.copy(wanted, out.in_force);
+  }
+  return out;
+}
+
 const property* find_property(std::string_view name) noexcept {
   for (const property& row : properties())
     if (row.name == name) return &row;
@@ -325,6 +341,13 @@ result<void> check_together(const settings& all) {
         "engine.kv_low_watermark (" + shortest(all.engine.kv_low_watermark) +
             ") must not be above engine.kv_high_watermark (" + shortest(all.engine.kv_high_watermark) + ")",
         "engine.kv_low_watermark", 0};
+  if (all.engine.memory_low_watermark > all.engine.memory_high_watermark)
+    return error{
+        errc::bad_config,
+        "engine.memory_low_watermark (" + shortest(all.engine.memory_low_watermark) +
+            ") must not be above engine.memory_high_watermark (" +
+            shortest(all.engine.memory_high_watermark) + ")",
+        "engine.memory_low_watermark", 0};
   if (all.engine.max_step_tokens < all.engine.max_batch)
     return error{
         errc::bad_config,

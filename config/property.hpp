@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 #include <variant>
+#include <vector>
 
 namespace troupe::config {
 
@@ -22,7 +23,7 @@ using field = std::variant<
 
 enum class change : std::uint8_t {
   restart, ///< takes effect at the next start
-  live,    ///< could be changed while the server runs
+  live,    ///< SIGHUP changes it while the server runs
 };
 
 /// Static data; all views point to literals.
@@ -45,6 +46,9 @@ struct property {
   std::string toml(const settings& from) const;
   /// The value as a person reads it: sizes in the largest unit that divides them.
   std::string text(const settings& from) const;
+
+  /// The value of one is given to the other.
+  void copy(const settings& from, settings& to) const;
 
   /// Reads a value as written on a command line ("256MiB", "true", "0.9"). Errors: bad_config; the message
   /// has no place in it, `error::param` is `name`.
@@ -74,6 +78,14 @@ std::string format_bytes(std::uint64_t bytes);
 /// priority on, in order, the first 0). Numbers up to a day in milliseconds. Errors: bad_config, without a
 /// place.
 result<std::array<std::uint32_t, 10>> parse_by_priority(std::string_view text);
+
+/// What a running program takes of new settings.
+struct reloading {
+  settings in_force;                         ///< the old ones with the live ones of the new
+  std::vector<std::string_view> taken;       ///< names of the live settings that differ
+  std::vector<std::string_view> for_restart; ///< and of the others
+};
+reloading reload(const settings& old, const settings& wanted);
 
 /// Rules between settings, for example that the low watermark is not above the high one. Errors: bad_config.
 result<void> check_together(const settings& all);

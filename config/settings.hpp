@@ -38,6 +38,9 @@ struct settings {
     std::uint32_t tenant_request_burst = 8;
     double tenant_tokens_per_second = 0;
     std::uint32_t tenant_token_burst = 16'384;
+    std::uint32_t memory_interval_ms = 1000; // 0: memory is not watched
+    double memory_high_watermark = 0.97;
+    double memory_low_watermark = 0.90;
     bool prefix_cache = true;
     std::uint32_t preempt_every = 0;
     std::string trace_dir;

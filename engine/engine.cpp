@@ -136,6 +136,10 @@ void engine::shutdown(std::chrono::milliseconds limit, detail::start_handler don
   });
 }
 
+result<void> engine::reconfigure(const engine_options& options) {
+  return state_->reconfigure(options);
+}
+
 asio::any_io_executor engine::get_executor() const {
   return state_->executor;
 }

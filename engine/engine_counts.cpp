@@ -98,6 +98,11 @@ engine_stats engine_state::stats() const {
   out.kv_leased = kv_level_.leased;
   out.kv_limbo = kv_level_.limbo;
   out.kv_cached = kv_level_.cached;
+  out.memory = memory_stats_;
+  if (out.ready || out.draining) {
+    out.memory.forecast = host->memory.total();
+    out.memory.forecast_data = host->memory.data;
+  }
   out.finished_stop = ends_.stop;
   out.finished_length = ends_.length;
   out.cancelled = ends_.cancelled;

@@ -31,6 +31,7 @@ const error engine_shut_down{errc::shutdown, "the engine shut down before the an
 void engine_state::fail_everything(const error& why) {
   auto all = std::move(live_);
   live_.clear();
+  cancel_timer(memory_timer_);
   groups_.clear(); // their clients are told as their members', once
   if (cast_) cast_->requests.clear();
   for (auto& [id, live] : all) {

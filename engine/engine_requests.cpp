@@ -216,6 +216,7 @@ result<void> engine_state::open(opening what, std::shared_ptr<stream_state> clie
   if (!spawned) return spawned.error();
   live_[id].actor = *spawned;
   cast_->requests.emplace(id, actors::cast_request{*spawned});
+  watch_memory();
   return {};
 }
 
@@ -316,6 +317,7 @@ void engine_state::retired(actors::request_id id) {
   finish_trace(id.number, found->second);
   const auto group = groups_.find(found->second.group);
   live_.erase(found);
+  if (live_.empty()) cancel_timer(memory_timer_);
   if (group != groups_.end() && --group->second.alive == 0) close_group(group->first);
   finish_drain();
 }

@@ -19,30 +19,6 @@ namespace {
 
 namespace asio = boost::asio;
 
-actors::scheduler_options scheduler_options_of(const engine_options& o) {
-  actors::scheduler_options s;
-  s.max_batch = o.max_batch;
-  s.max_step_tokens = o.max_step_tokens;
-  s.max_wait = std::chrono::milliseconds(o.max_wait_ms);
-  s.max_queue = o.max_queue;
-  s.queue_timeout = std::chrono::milliseconds(o.queue_timeout_ms);
-  s.kv_high_watermark = o.kv_high_watermark;
-  s.kv_low_watermark = o.kv_low_watermark;
-  s.compute_low_watermark = o.compute_low_watermark;
-  s.max_queue_bytes = o.max_queue_bytes;
-  for (std::size_t i = 0; i < s.tpot_goals.size(); ++i)
-    s.tpot_goals[i] = std::chrono::milliseconds(o.tpot_goals_ms[i]);
-  s.ttft_goal = std::chrono::milliseconds(o.ttft_goal_ms);
-  s.tenants.max_live = o.tenant_max_live;
-  s.tenants.requests_per_second = o.tenant_requests_per_second;
-  s.tenants.request_burst = o.tenant_request_burst;
-  s.tenants.tokens_per_second = o.tenant_tokens_per_second;
-  s.tenants.token_burst = o.tenant_token_burst;
-  s.prefix_cache = o.prefix_cache;
-  s.preempt_every = o.preempt_every;
-  return s;
-}
-
 result<void> check_options(const engine_options& o, std::uint32_t door_slack) {
   const auto wrong = [](std::string text, std::string param) {
     return error{errc::bad_config, std::move(text), std::move(param), 0};
@@ -73,6 +49,7 @@ engine_environment real_environment(const asio::any_io_executor& executor) {
   e.background = pool->get_executor();
   e.keep = pool;
   e.load = load_model_host;
+  e.read_memory = [] { return read_memory_sample(); };
   e.seed = std::random_device{}();
   return e;
 }
@@ -80,7 +57,10 @@ engine_environment real_environment(const asio::any_io_executor& executor) {
 engine_state::engine_state(asio::any_io_executor ex, engine_options given, engine_environment around) :
     executor(std::move(ex)), options(std::move(given)), environment(std::move(around)),
     system(*environment.clock, *environment.timers),
-    restarts_(runtime::restart_strategy::one_for_one, {}, environment.seed) {}
+    restarts_(runtime::restart_strategy::one_for_one, {}, environment.seed), most_queue_(options.max_queue),
+    memory_({options.max_batch, options.memory_high_watermark, options.memory_low_watermark}) {
+  memory_stats_.batch = options.max_batch;
+}
 
 /// An executor that is gone runs no `abandon`; the background is joined next, and must not load on.
 engine_state::~engine_state() {
@@ -88,7 +68,7 @@ engine_state::~engine_state() {
 }
 
 std::uint32_t engine_state::most_live() const noexcept {
-  return options.max_batch + options.max_queue + environment.door_slack;
+  return options.max_batch + most_queue_ + environment.door_slack;
 }
 
 void engine_state::cancel_timer(runtime::timer_handle& timer) noexcept {
@@ -215,6 +195,7 @@ result<void> engine_state::spawn_cast() {
   facts.reach_border = host->program->reach_border();
   if (cast_->scheduler.tell(std::move(facts)) != runtime::enqueue_result::ok)
     return error{errc::internal, "the scheduler took no mail", {}, 0};
+  if (memory_.step() > 0) order_memory(); // a new scheduler knows of no shortage
   return {};
 }
 

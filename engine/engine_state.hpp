@@ -5,6 +5,7 @@
 #include "actors/cast.hpp"
 #include "engine/choice_group.hpp"
 #include "engine/complete.hpp"
+#include "engine/memory_watch.hpp"
 #include "engine/model_host.hpp"
 #include "engine/stream_state.hpp"
 #include "engine/trace_file.hpp"
@@ -20,6 +21,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <stop_token>
 #include <string>
 #include <unordered_map>
@@ -35,12 +37,16 @@ struct engine_environment {
   boost::asio::any_io_executor background;
   std::shared_ptr<void> keep; ///< what `background` belongs to
   std::function<host_result(const engine_options&, std::stop_token)> load;
-  std::uint64_t seed = 0;          ///< of sampling seeds that requests leave open
-  std::uint32_t drain_budget = 64; ///< messages per actor turn
+  std::function<memory_sample()> read_memory; ///< empty: memory is not watched
+  std::uint64_t seed = 0;                     ///< of sampling seeds that requests leave open
+  std::uint32_t drain_budget = 64;            ///< messages per actor turn
   /// Requests between submission and the scheduler's answer, beyond those that run and queue. With them the
   /// mailboxes are sized.
   std::uint32_t door_slack = 256;
 };
+
+/// The scheduler's part of the options.
+actors::scheduler_options scheduler_options_of(const engine_options& o);
 
 /// One background thread, the machine's clock, Asio's timers, the loader of model files.
 engine_environment real_environment(const boost::asio::any_io_executor& executor);
@@ -86,6 +92,8 @@ struct engine_state final : stream_owner, actors::cast_listener, std::enable_sha
   /// no actor is left. Called from no actor's turn. From then on the last reference may go on any thread.
   void abandon();
   engine_stats stats() const; // Thread: any
+  /// See engine::reconfigure.
+  result<void> reconfigure(const engine_options& wanted);
 
   // stream_owner
   void event_read(std::uint64_t stream_id, std::uint32_t index) override;
@@ -99,9 +107,10 @@ struct engine_state final : stream_owner, actors::cast_listener, std::enable_sha
   void drained() override;
   void scheduler_changed(const actors::scheduler_stats& now) override;
   void cache_changed(const actors::kv_level& level) override;
+  void discard(std::span<const actors::block_id> blocks, std::uint32_t forgotten) override;
 
   const boost::asio::any_io_executor executor;
-  const engine_options options;
+  engine_options options;                 ///< as given, but for what `reconfigure` changed
   std::shared_ptr<const model_host> host; ///< null until loaded; set once, before `phase` says ready
   const engine_environment environment;
   runtime::actor_system system;
@@ -189,6 +198,9 @@ struct engine_state final : stream_owner, actors::cast_listener, std::enable_sha
   void finish_drain();
   void fail_everything(const error& why);
   void count_end(const stream_event& event);
+  void watch_memory();
+  void look_at_memory();
+  void order_memory();
   void cancel_timer(runtime::timer_handle& timer) noexcept;
   std::uint32_t most_live() const noexcept;
   std::uint32_t prompt_limit(std::uint32_t max_tokens) const noexcept;
@@ -215,6 +227,10 @@ struct engine_state final : stream_owner, actors::cast_listener, std::enable_sha
   std::atomic<bool> crashed_{false}; ///< the others of the generation are on their way out
   std::unique_ptr<runtime::shutdown_sequence> shutdown_;
   std::list<waiting_handler> on_shutdown_; // one may leave, and handlers of Boost 1.81 cannot be assigned
+  const std::uint32_t most_queue_;         ///< max_queue at the start, for which the mailboxes are made
+  memory_watch memory_;
+  runtime::timer_handle memory_timer_; ///< runs while requests are in hand
+  runtime::time_point memory_seen_{};  ///< when it was last looked at
   unique_function<void()> on_drained_;
   runtime::timer_handle drain_alarm_;
   runtime::time_point drain_due_{}; ///< of the alarm
@@ -230,6 +246,7 @@ struct engine_state final : stream_owner, actors::cast_listener, std::enable_sha
   actors::scheduler_stats earlier_;         ///< sums of those before it
   actors::kv_level kv_level_;
   end_counts ends_;
+  memory_stats memory_stats_;
 };
 
 } // namespace troupe::detail

@@ -3,6 +3,7 @@
 
 #include "runtime/base/byte_text.hpp"
 #include "runtime/base/checked.hpp"
+#include "runtime/base/footprint.hpp"
 #include "runtime/memory_facts.hpp"
 
 #include <algorithm>
@@ -23,10 +24,11 @@ result<memory_plan> plan_memory(const memory_demand& demand, std::uint64_t avail
   plan.weights = demand.weights;
   plan.activations = demand.activations;
   plan.buffers = demand.buffers;
+  plan.program = demand.program;
   plan.available = available;
   plan.kv_block_tokens = demand.kv_block_tokens;
 
-  const std::uint64_t fixed = demand.weights + demand.activations + demand.buffers;
+  const std::uint64_t fixed = demand.weights + demand.activations + demand.buffers + demand.program;
   const std::uint64_t blocks_per_sequence = div_up<std::uint64_t>(demand.context, demand.kv_block_tokens);
   const std::uint64_t one_sequence = blocks_per_sequence * demand.kv_block;
   std::uint64_t kv = demand.kv_memory;
@@ -46,6 +48,9 @@ result<memory_plan> plan_memory(const memory_demand& demand, std::uint64_t avail
         "kv_memory", 0};
   plan.kv_blocks = static_cast<std::uint32_t>(blocks);
   plan.kv = blocks * demand.kv_block;
+  // The ledger, and what the pool's last huge page holds beyond it.
+  plan.buffers += blocks * demand.kv_block_ledger + footprint(plan.kv) - plan.kv;
+  plan.data = demand.data + plan.kv + plan.activations + plan.buffers;
   if (plan.total() > available) {
     // Whatever alone would make room is what to change.
     const bool buffers = plan.total() - available < plan.buffers && plan.buffers > plan.kv;
@@ -53,9 +58,9 @@ result<memory_plan> plan_memory(const memory_demand& demand, std::uint64_t avail
         errc::no_memory,
         "the model needs " + human_bytes(plan.total()) + " (weights " + human_bytes(plan.weights) + ", KV " +
             human_bytes(plan.kv) + ", activations " + human_bytes(plan.activations) + ", buffers " +
-            human_bytes(plan.buffers) + ") and " + human_bytes(available) + " are available, " +
-            human_bytes(plan.total() - available) + " too few: lower " +
-            (buffers ? "max-queue or max-batch" : "kv-memory, max-batch or max-context"),
+            human_bytes(plan.buffers) + ", program " + human_bytes(plan.program) + ") and " +
+            human_bytes(available) + " are available, " + human_bytes(plan.total() - available) +
+            " too few: lower " + (buffers ? "max-queue or max-batch" : "kv-memory, max-batch or max-context"),
         buffers ? "max_queue" : "kv_memory", 0};
   }
   return plan;
@@ -65,7 +70,8 @@ std::string describe(const memory_plan& plan) {
   return human_bytes(plan.total()) + ": weights " + human_bytes(plan.weights) + ", KV " +
          human_bytes(plan.kv) + " (" + std::to_string(plan.kv_blocks) + " blocks of " +
          std::to_string(plan.kv_block_tokens) + " tokens), activations " + human_bytes(plan.activations) +
-         ", buffers " + human_bytes(plan.buffers) + "; " + human_bytes(plan.available) + " available";
+         ", buffers " + human_bytes(plan.buffers) + ", program " + human_bytes(plan.program) + "; " +
+         human_bytes(plan.available) + " available";
 }
 
 } // namespace troupe::detail

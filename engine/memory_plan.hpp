@@ -14,9 +14,12 @@ struct memory_demand {
   std::uint64_t weights = 0;  ///< packed, as they will lie in memory
   std::uint64_t kv_block = 0; ///< one KV block over all layers
   std::uint32_t kv_block_tokens = 0;
-  std::uint64_t activations = 0; ///< scratch of the largest step
+  std::uint64_t kv_block_ledger = 0; ///< what the cache manager keeps of a block
+  std::uint64_t activations = 0;     ///< scratch of the largest step
   std::uint64_t buffers =
       0; ///< events, ids and sockets of max_batch + max_queue requests, text to be tokenised
+  std::uint64_t program = 0; ///< resident already, beside the weights
+  std::uint64_t data = 0;    ///< mapped, writable and private already, the weights too
   std::uint32_t context = 0; ///< positions one sequence may reach
   std::uint32_t max_batch = 0;
   std::uint64_t kv_memory = 0; ///< asked for; 0 = choose

@@ -3,6 +3,7 @@
 
 #include "actors/scheduler_core.hpp"
 #include "engine/load_watch.hpp"
+#include "engine/memory_watch.hpp"
 #include "kernels/cpu_backend.hpp"
 #include "models/chat_template.hpp"
 #include "models/detokenizer.hpp"
@@ -16,6 +17,8 @@
 #include "plugins/host/scheme_registry.hpp"
 #include "runtime/base/log.hpp"
 
+#include <malloc.h>
+#include <sys/mman.h>
 #include <xxhash.h>
 
 #include <algorithm>
@@ -26,14 +29,27 @@
 #include <optional>
 #include <span>
 #include <system_error>
+#include <unistd.h>
 #include <vector>
 
 namespace troupe::detail {
 namespace {
 
-/// Bytes that one admitted request may hold: ids, unread events, its socket's buffers. Its text is counted in
-/// prompt_backlog_bytes, and gone once it is tokenised.
-constexpr std::uint64_t request_buffer_bytes = 256U << 10;
+// What a request costs. Its text is counted in prompt_backlog_bytes, and gone once it is tokenised.
+
+/// Of its own, running or waiting: the actor with its mailbox and its trace ring, the connection's coroutine.
+constexpr std::uint64_t request_bytes = 64U << 10;
+/// Of one position while it runs: the id with the scheduler, which grows by doubling, and with the executor,
+/// the block tables and prefix hashes of its share of a block.
+constexpr std::uint64_t position_bytes = 3 * sizeof(std::int32_t) + 1;
+/// Of an unread event beside its struct: ids and text.
+constexpr std::uint64_t event_payload_bytes = 64;
+/// What a connection holds unsent before its request pauses (server.unsent_bytes).
+constexpr std::uint64_t unsent_bytes = 64U << 10;
+/// Of a KV block in the ledger and, with its tokens, in the index of prefixes.
+constexpr std::uint64_t ledger_bytes(std::uint32_t block_tokens) {
+  return 128 + block_tokens * sizeof(std::int32_t);
+}
 
 /// The host of a model file.
 class file_host final : public model_host {
@@ -113,6 +129,28 @@ result<model_files> model_files::open(const std::string& path) {
   return files;
 }
 
+/// Pages of a mapped file that were read count as resident until the system wants them back, or is told.
+void let_go(std::span<const std::byte> mapped) noexcept {
+  static const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+  const auto address = reinterpret_cast<std::uintptr_t>(mapped.data());
+  const std::uintptr_t skipped = address % page;
+  (void)::madvise(
+      const_cast<std::byte*>(mapped.data()) - skipped, mapped.size() + skipped, MADV_DONTNEED); // advice only
+}
+
+/// So that a start never holds a model twice: what was packed is let go of as the loading proceeds.
+void let_go_while_loading(models::model_options& options, const model_files& files) {
+  constexpr std::uint64_t at_once = std::uint64_t{32} << 20;
+  options.progress = [tell = std::move(options.progress), parts = files.contents(),
+                      next = at_once](std::uint64_t done, std::uint64_t total) mutable {
+    if (done >= next) {
+      next = done + at_once;
+      std::ranges::for_each(parts, let_go);
+    }
+    if (tell) tell(done, total);
+  };
+}
+
 constexpr std::size_t hashed_at_once = std::size_t{16} << 20; // between two looks at `stop`
 
 /// Errors: shutdown. Reads every byte, from the disk where they are not in memory.
@@ -125,25 +163,22 @@ result<std::uint64_t> content_hash(const model_files& files, const std::stop_tok
       if (stop.stop_requested()) return error{errc::shutdown, "loading was stopped", {}, 0};
       const auto part = rest.first(std::min(rest.size(), hashed_at_once));
       XXH3_64bits_update(state.get(), part.data(), part.size());
+      let_go(part);
       rest = rest.subspan(part.size());
     }
   return XXH3_64bits_digest(state.get());
 }
 
 /// Tells which numbers an answer came from: the files' content, the plan and the kernels.
-result<std::string> fingerprint(
-    const model_files& files, const models::execution_plan& plan, kernels::isa level,
-    const std::stop_token& stop) {
-  const auto content = content_hash(files, stop);
-  if (!content) return content.error();
+std::string fingerprint(std::uint64_t content, const models::execution_plan& plan, kernels::isa level) {
   char text[64];
   const char* kv = plan.kv == kernels::kv_type::f32   ? "f32"
                    : plan.kv == kernels::kv_type::f16 ? "f16"
                                                       : "bf16";
   std::snprintf(
-      text, sizeof text, "%016llx-p%llu-%s-%s", static_cast<unsigned long long>(*content),
+      text, sizeof text, "%016llx-p%llu-%s-%s", static_cast<unsigned long long>(content),
       static_cast<unsigned long long>(plan.number), std::string(kernels::isa_name(level)).c_str(), kv);
-  return std::string(text);
+  return text;
 }
 
 result<std::optional<kernels::isa>> wanted_isa(const engine_options& options) {
@@ -189,21 +224,37 @@ void describe_model(
   info.system_fingerprint = std::move(fingerprint_text);
 }
 
+/// What all requests hold that may be in hand, beside KV and scratch.
+std::uint64_t request_buffers(const engine_options& options, std::uint64_t context) {
+  const std::uint64_t events = options.stream_credit * (sizeof(stream_event) + event_payload_bytes);
+  const std::uint64_t running = request_bytes + context * position_bytes + events + unsent_bytes;
+  const std::uint64_t prompts = std::uint64_t{options.max_queue} * context * sizeof(std::int32_t);
+  return options.max_batch * running + options.max_queue * request_bytes +
+         std::min(options.max_queue_bytes, prompts) + prompt_backlog_bytes;
+}
+
+/// The weights are in memory already, and everything else that this process holds: what was freed while
+/// loading is not counted against the plan.
 result<memory_plan> forecast(const file_host& host, const engine_options& options) {
+#ifdef __GLIBC__
+  malloc_trim(0);
+#endif
+  const memory_sample now = read_memory_sample();
   const kernels::step_program& program = *host.model->program;
   memory_demand demand;
   demand.weights = host.model->weight_bytes;
+  demand.program = now.resident - std::min(now.resident, demand.weights);
+  demand.data = now.mapped;
   demand.kv_block = program.kv.bytes_per_block();
   demand.kv_block_tokens = program.kv.block_tokens;
+  demand.kv_block_ledger = ledger_bytes(program.kv.block_tokens);
   demand.activations = host.backend->scratch_bytes(
       program, options.max_step_tokens, options.max_batch + actors::default_scored_rows);
-  demand.buffers =
-      (std::uint64_t{options.max_batch} + options.max_queue) * request_buffer_bytes + prompt_backlog_bytes;
+  demand.buffers = request_buffers(options, host.context);
   demand.context = host.context;
   demand.max_batch = options.max_batch;
   demand.kv_memory = options.kv_memory_bytes;
-  // The weights are in memory already and no longer count as available.
-  return plan_memory(demand, available_memory() + demand.weights);
+  return plan_memory(demand, available_memory() + std::max(now.resident, demand.weights));
 }
 
 } // namespace
@@ -337,12 +388,21 @@ result<void> load_model_and_text(
   return {};
 }
 
+/// KV pool and scratch, at once and wholly: what is not there is missed now and not in a step.
+result<void> take_memory(file_host& host, const engine_options& options, const std::stop_token& stop) {
+  const kernels::step_program& program = *host.model->program;
+  if (auto pool = host.backend->create_pool(program.kv, host.memory.kv_blocks, stop); !pool)
+    return pool.error();
+  return host.backend->reserve(
+      program, options.max_step_tokens, options.max_batch + actors::default_scored_rows);
+}
+
 } // namespace
 
 host_result load_model_host(const engine_options& options, std::stop_token stop) {
   auto level = wanted_isa(options);
   if (!level) return level.error();
-  const auto files = model_files::open(options.model_path);
+  auto files = model_files::open(options.model_path);
   if (!files) return files.error();
 
   auto host = std::make_shared<file_host>();
@@ -357,6 +417,7 @@ host_result load_model_host(const engine_options& options, std::stop_token stop)
                       .context = options.max_context,
                       .kv_memory = options.kv_memory_bytes,
                       .tell = options.on_loading});
+  let_go_while_loading(model_options, *files);
   model_options.stop = stop;
   if (auto loaded = load_model_and_text(*host, *files, options.model_path, std::move(model_options)); !loaded)
     return loaded.error();
@@ -374,20 +435,21 @@ host_result load_model_host(const engine_options& options, std::stop_token stop)
   if (stop.stop_requested()) return error{errc::shutdown, "loading was stopped", {}, 0};
   host->context = host->model->config.context;
   if (options.max_context > 0) host->context = std::min(host->context, options.max_context);
+  const auto content = content_hash(*files, stop);
+  if (!content) return content.error();
+  // The files' pages are resident while they are mapped. From here on only what will stay is.
+  files = model_files{};
   auto memory = forecast(*host, options);
   if (!memory) return memory.error();
   host->memory = *memory;
-  if (auto pool = host->backend->create_pool(host->model->program->kv, host->memory.kv_blocks, stop); !pool)
-    return pool.error();
+  if (auto taken = take_memory(*host, options, stop); !taken) return taken.error();
   host->block_tokens = host->model->program->kv.block_tokens;
   host->plan_number = host->model->plan.number;
   host->program = host->model->program;
   // Kernels, not CPUs: machines that run the same ones give the same numbers.
   const kernels::isa highest = kernels::highest_kernel(*host->program, used);
   host->isa = kernels::isa_name(highest);
-  auto print = fingerprint(*files, host->model->plan, highest, stop);
-  if (!print) return print.error();
-  describe_model(*host, options, used, std::move(*print));
+  describe_model(*host, options, used, fingerprint(*content, host->model->plan, highest));
   return std::shared_ptr<const model_host>(std::move(host));
 }
 

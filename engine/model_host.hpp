@@ -55,6 +55,6 @@ using host_result = result<std::shared_ptr<const model_host>>;
 host_result load_model_host(const engine_options& options, std::stop_token stop);
 
 /// Bytes of text that may wait to be tokenised before more is refused; one prompt may be larger.
-inline constexpr std::uint64_t prompt_backlog_bytes = 32U << 20;
+inline constexpr std::uint64_t prompt_backlog_bytes = 8U << 20;
 
 } // namespace troupe::detail

@@ -115,6 +115,17 @@ class backend {
   /// Bytes of scratch for a step of `rows` rows, `outputs` of which want an output. For the memory plan.
   virtual std::uint64_t
   scratch_bytes(const step_program& program, std::uint32_t rows, std::uint32_t outputs) const = 0;
+
+  /// Takes that scratch and touches it, so that no step within these bounds asks for more. Start-up only.
+  /// Errors: no_memory.
+  virtual result<void> reserve(const step_program&, std::uint32_t /*rows*/, std::uint32_t /*outputs*/) {
+    return {};
+  }
+
+  /// Gives the memory of these KV blocks, ascending, back to the system; their content is lost, and what is
+  /// written to them later takes memory again. Returns the bytes given back. No step that is under way may
+  /// read or write them. Thread: any.
+  virtual std::uint64_t discard(std::span<const std::uint32_t> /*blocks*/) noexcept { return 0; }
 };
 
 } // namespace troupe::kernels

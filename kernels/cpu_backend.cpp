@@ -7,10 +7,14 @@
 #include "runtime/base/checked.hpp"
 #include "runtime/compute_pool.hpp"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <cstring>
 #include <new>
+#include <unistd.h>
 
 namespace troupe::kernels {
 
@@ -18,6 +22,15 @@ namespace {
 
 std::string_view kv_name(kv_type type) {
   return type == kv_type::f32 ? "f32" : type == kv_type::f16 ? "f16" : "bf16";
+}
+
+/// The whole pages within these bytes; they read as zeros from then on.
+std::uint64_t give_back(std::byte* begin, std::size_t bytes) noexcept {
+  static const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+  const auto address = reinterpret_cast<std::uintptr_t>(begin);
+  const std::uintptr_t from = round_up(address, page), to = (address + bytes) / page * page;
+  if (from >= to) return 0;
+  return ::madvise(begin + (from - address), to - from, MADV_DONTNEED) == 0 ? to - from : 0;
 }
 
 constexpr std::size_t zeroed_at_once = std::size_t{64} << 20;
@@ -87,6 +100,22 @@ class pooled_backend final : public cpu_backend {
   std::uint64_t
   scratch_bytes(const step_program& program, std::uint32_t rows, std::uint32_t outputs) const override {
     return cpu_step::scratch_bytes(program, rows, outputs, program.context, compute_->threads());
+  }
+
+  result<void> reserve(const step_program& program, std::uint32_t rows, std::uint32_t outputs) override {
+    return step_.reserve(program, rows, outputs, program.context);
+  }
+
+  /// Blocks that stand side by side go together. Of a page that they share with others nothing is given.
+  std::uint64_t discard(std::span<const std::uint32_t> blocks) noexcept override {
+    std::uint64_t bytes = 0;
+    for (std::size_t first = 0, next = 0; first < blocks.size(); first = next) {
+      for (next = first + 1; next < blocks.size() && blocks[next] == blocks[next - 1] + 1;) ++next;
+      for (std::uint32_t layer = 0; layer < kv_.layout.layers; ++layer)
+        bytes += give_back(
+            kv_.tiles(layer, 0) + blocks[first] * kv_.tile_stride(), (next - first) * kv_.tile_stride());
+    }
+    return bytes;
   }
 
   isa level() const noexcept override { return level_; }

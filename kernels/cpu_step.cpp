@@ -4,8 +4,11 @@
 
 #include "kernels/rope.hpp"
 #include "runtime/base/checked.hpp"
+#include "runtime/base/footprint.hpp"
 
 #include <algorithm>
+#include <cstring>
+#include <new>
 #include <numeric>
 
 namespace troupe::kernels {
@@ -352,22 +355,22 @@ result<void> cpu_step::size_memory(const step_program& program) {
   return {};
 }
 
-std::uint64_t cpu_step::scratch_bytes(
+cpu_step::sizes cpu_step::sizes_of(
     const step_program& program, std::uint32_t rows, std::uint32_t outputs, std::uint32_t positions,
-    unsigned workers) {
-  std::uint64_t bytes = 0, widest = 0;
+    unsigned workers, isa level) {
+  constexpr std::uint64_t line = aligned_buffer::alignment;
+  sizes all;
+  std::uint64_t widest = 0;
   std::uint32_t group = 1;
   for (const buffer& b : program.buffers)
-    bytes +=
-        round_up(std::uint64_t{b.output_rows ? outputs : rows} * b.width * sizeof(float), std::uint64_t{64});
-  std::uint64_t routing = 0;
+    all.scratch += round_up(std::uint64_t{b.output_rows ? outputs : rows} * b.width * sizeof(float), line);
   for (const op& any : program.ops) {
     if (const auto* moe = std::get_if<moe_op>(&any)) {
       // Tiles are of one expert at most, whose matrices are narrower than the residual stream or the gate.
       const std::uint64_t hidden = program.buffers[moe->in].width;
       widest = std::max<std::uint64_t>({widest, hidden, moe->intermediate, moe->experts});
-      routing =
-          std::max(routing, sizeof(float) * (std::uint64_t{3} * rows * moe->chosen + 2 * (moe->experts + 1)));
+      all.experts = std::max(all.experts, moe->experts);
+      all.entries = std::max(all.entries, rows * moe->chosen);
       continue;
     }
     for_weights(
@@ -375,20 +378,56 @@ std::uint64_t cpu_step::scratch_bytes(
     if (const auto* attention = std::get_if<attention_op>(&any))
       group = std::max(group, attention->heads / attention->kv_heads);
   }
-  bytes += routing;
   for (const rope* rotary : ropes_of(program))
-    bytes += round_up(std::uint64_t{rows} * 2 * rotary->dims * sizeof(float), std::uint64_t{64});
-  bytes += std::uint64_t{outputs} * div_up<std::uint64_t>(program.vocab, TROUPE_PANEL_CHANNELS) *
-           sizeof(logit_peak);
+    all.scratch += round_up(std::uint64_t{rows} * 2 * rotary->dims * sizeof(float), line);
+  all.scratch += round_up(
+      std::uint64_t{outputs} * div_up<std::uint64_t>(program.vocab, TROUPE_PANEL_CHANNELS) *
+          sizeof(logit_peak),
+      line);
   // A tile is at most a quarter of a worker's share of a matrix, and mostly far less; it holds whole heads.
   const std::uint64_t tile_width = round_up<std::uint64_t>(
       std::max<std::uint64_t>(div_up<std::uint64_t>(widest, 4 * workers), abreast_channels),
       head_unit(program.kv.head_dim));
-  const std::uint64_t worker =
-      tile_width * 2 * std::min(rows, row_block) * sizeof(float) + kernel_scratch(program, isa::amx) +
-      sampler_scratch::bytes(program.vocab) +
+  all.products = tile_width * 2 * std::min(rows, row_block) * sizeof(float);
+  all.kernel = kernel_scratch(program, level);
+  all.attention =
       attention_scratch_bytes(attention_rows, group, program.kv.head_dim, round_up(positions, 1024U));
-  return bytes + worker * workers;
+  return all;
+}
+
+std::uint64_t cpu_step::scratch_bytes(
+    const step_program& program, std::uint32_t rows, std::uint32_t outputs, std::uint32_t positions,
+    unsigned workers) {
+  const sizes all = sizes_of(program, rows, outputs, positions, workers, isa::amx);
+  const std::uint64_t routing =
+      sizeof(float) * (std::uint64_t{3} * all.entries + 2 * (std::uint64_t{all.experts} + 1));
+  const std::uint64_t worker = footprint(all.products) + footprint(all.kernel) + footprint(all.attention) +
+                               sampler_scratch::bytes(program.vocab);
+  return footprint(all.scratch) + (all.experts > 0 ? routing : 0) + worker * workers;
+}
+
+result<void> cpu_step::reserve(
+    const step_program& program, std::uint32_t rows, std::uint32_t outputs, std::uint32_t positions) {
+  const auto take = [](aligned_buffer& buffer, std::uint64_t bytes) -> result<void> {
+    auto grown = grow(buffer, bytes);
+    if (grown && !buffer.empty()) std::memset(buffer.data(), 0, buffer.size());
+    return grown;
+  };
+  const sizes all =
+      sizes_of(program, rows, outputs, positions, static_cast<unsigned>(workers_.size()), level_);
+  try {
+    if (all.experts > 0) routing_.grow(all.experts, all.entries);
+    if (auto taken = take(scratch_, all.scratch); !taken) return taken;
+    for (worker_memory& worker : workers_) {
+      if (auto taken = take(worker.products, all.products); !taken) return taken;
+      if (auto taken = take(worker.kernel, all.kernel); !taken) return taken;
+      if (auto taken = take(worker.attention, all.attention); !taken) return taken;
+      if (worker.sampler.vocab() != program.vocab) worker.sampler = sampler_scratch(program.vocab);
+    }
+  } catch (const std::bad_alloc&) {
+    return error{errc::no_memory, "cannot allocate the scratch of a step", {}, 0};
+  }
+  return {};
 }
 
 std::uint64_t cpu_step::held_bytes() const noexcept {

@@ -30,7 +30,7 @@ struct kv_pool {
   }
 };
 
-/// Plans and computes steps, one at a time. Memory grows in `plan` only.
+/// Plans and computes steps, one at a time. Memory grows in `plan` and `reserve` only.
 /// Thread: `plan` and `take_result` one thread; the phases' tiles any worker, each with its own slot.
 class cpu_step {
  public:
@@ -39,6 +39,10 @@ class cpu_step {
   /// Checks the rows, sizes the buffers and lists the phases. Errors: internal for rows that break the
   /// contract of backend.hpp, unsupported for a weight that no kernel multiplies, no_memory.
   result<void> plan(const step_program& program, const step_input& input, kv_pool& pool);
+
+  /// Takes and touches what `plan` needs for steps within these bounds. Errors: no_memory.
+  result<void>
+  reserve(const step_program& program, std::uint32_t rows, std::uint32_t outputs, std::uint32_t positions);
 
   /// To be run in order with this object as context; valid until the next `plan`.
   std::span<const runtime::phase> phases() const noexcept { return phases_; }
@@ -117,6 +121,15 @@ class cpu_step {
   /// Whether the scheme of every matrix has a kernel for the rows that will meet it.
   result<void> check_kernels(const step_program& program) const;
   result<void> size_memory(const step_program& program);
+  /// Bounds of what `size_memory` asks for, in bytes.
+  struct sizes {
+    std::uint64_t scratch = 0;
+    std::uint32_t experts = 0, entries = 0;                // of expert_routing
+    std::uint64_t products = 0, kernel = 0, attention = 0; // of each worker
+  };
+  static sizes sizes_of(
+      const step_program& program, std::uint32_t rows, std::uint32_t outputs, std::uint32_t positions,
+      unsigned workers, isa level);
   void list_phases(const step_program& program);
   void list_attention_tasks(const attention_op& attention);
   void list_expert_phases(const moe_op& o);

@@ -103,6 +103,35 @@ void add_memory(exposition& out, const engine_stats& e) {
   out.gauge("vllm:gpu_cache_usage_perc", "Former name of vllm:kv_cache_usage_perc", ratio);
 }
 
+void add_process_memory(exposition& out, const memory_stats& m) {
+  out.gauge("troupe_memory_resident_bytes", "Memory of the process when last looked at", double(m.resident));
+  out.gauge("troupe_memory_limit_bytes", "What it may have; 0 before the first look", double(m.limit));
+  out.gauge("troupe_memory_forecast_bytes", "What it was forecast to need at most", double(m.forecast));
+  out.gauge(
+      "troupe_memory_forecast_data_bytes", "Data it was forecast to need at most, as ulimit -d counts it",
+      double(m.forecast_data));
+  const sample levels[] = {
+      {"level", "normal", m.level == "normal" ? 1.0 : 0.0},
+      {"level", "batch", m.level == "batch" ? 1.0 : 0.0},
+      {"level", "cache", m.level == "cache" ? 1.0 : 0.0}};
+  out.add(
+      prom::MetricType::Gauge, "troupe_memory_level", "1 for what is given up for want of memory", levels);
+  out.gauge("troupe_memory_batch_limit", "Sequences that may run at once", m.batch);
+  const sample changes[] = {
+      {"change", "batch_shrunk", double(m.batch_shrinks)},
+      {"change", "cache_given_up", double(m.cache_shrinks)},
+      {"change", "grown_back", double(m.recoveries)}};
+  out.add(
+      prom::MetricType::Counter, "troupe_memory_changes_total",
+      "What was done as memory ran short or came back", changes);
+  out.counter(
+      "troupe_memory_forgotten_blocks_total", "Cached KV blocks given away for want of memory",
+      double(m.forgotten_blocks));
+  out.counter(
+      "troupe_memory_discarded_bytes_total", "Memory of free KV blocks given back to the system",
+      double(m.discarded));
+}
+
 void add_requests(exposition& out, const engine_stats& e) {
   out.gauge("troupe_requests_running", "Requests that hold a place in the batch", e.running);
   out.gauge("troupe_requests_waiting", "Admitted requests that wait for a place", e.waiting);
@@ -231,6 +260,7 @@ std::string
 metrics_text(const engine_stats& engine, const door_counters& doors, std::string_view model_name) {
   exposition out(model_name);
   add_memory(out, engine);
+  add_process_memory(out, engine.memory);
   add_requests(out, engine);
   add_steps(out, engine);
   add_messages(out, engine);

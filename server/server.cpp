@@ -111,6 +111,7 @@ struct server::state final : door_services, session_owner, std::enable_shared_fr
   void finish_drain();
   void cut_after(std::chrono::milliseconds wait, int graces);
   void stop_listening();
+  void add_own_hosts();
 
   server_options options;
   engine& the_engine;
@@ -195,6 +196,14 @@ void server::state::finish_drain() {
   drained.reset();
 }
 
+/// A server of this machine only is reached by this machine's names; any other name is a page that rebinds
+/// its DNS.
+void server::state::add_own_hosts() {
+  if (!http_listener->endpoint().address().is_loopback()) return;
+  for (const std::string& own : {"localhost"s, "127.0.0.1"s, "[::1]"s, to_lower(options.host)})
+    context.policy.allowed_hosts.push_back(own);
+}
+
 void server::state::stop_listening() {
   for (const auto& l : {http_listener, tcp_listener})
     if (l) l->stop();
@@ -219,11 +228,7 @@ result<void> server::listen() {
     if (!raw) return raw.error();
     s.tcp_listener = std::move(*raw);
   }
-  // A server of this machine only is reached by this machine's names; any other name is a page that rebinds
-  // its DNS.
-  if (s.http_listener->endpoint().address().is_loopback())
-    for (const std::string& own : {"localhost"s, "127.0.0.1"s, "[::1]"s, to_lower(s.options.host)})
-      s.context.policy.allowed_hosts.push_back(own);
+  s.add_own_hosts();
   const auto open = [weak = std::weak_ptr(state_)](bool is_http) {
     return [weak, is_http](tcp::socket socket) {
       if (const auto self = weak.lock()) self->take(std::move(socket), is_http);
@@ -241,6 +246,18 @@ void server::engine_ready() {
   s.context_length = model.context;
   s.loaded = true;
   if (s.now == door_health::loading) s.now = door_health::ready;
+}
+
+void server::reconfigure(server_options wanted) {
+  state& s = *state_;
+  wanted.host = s.options.host;
+  wanted.port = s.options.port;
+  wanted.tcp_port = s.options.tcp_port;
+  s.options = std::move(wanted);
+  s.context.limits = s.options.limits;
+  s.context.policy = s.options.policy;
+  if (s.http_listener) s.add_own_hosts();
+  s.the_rules.ignore_unknown_fields = s.options.ignore_unknown_fields;
 }
 
 void server::drain(std::chrono::milliseconds limit, asio::any_completion_handler<void()> done) {

@@ -30,6 +30,10 @@ class server {
   /// The engine has started: requests are taken from now on.
   void engine_ready();
 
+  /// Takes other limits, timeouts and names; addresses and ports stay. What is bounded while it is read
+  /// (lines of a head, frames) is so for connections to come.
+  void reconfigure(server_options options);
+
   /// Stops accepting and tells every client; idle connections close, others when their requests have ended.
   /// Completes when none is left. Drain the engine at the same time with the same limit: its answers to what
   /// it cuts are still sent; connections that remain seconds after `limit` and after the engine's last

@@ -54,6 +54,10 @@ struct engine_options {
       true; ///< requests of one tenant that begin alike share KV blocks; no token depends on it
   std::uint32_t preempt_every = 0; ///< preempt a running sequence every N steps, for tests; 0 = never
   std::string trace_dir;           ///< one trace file per request; empty = none
+  /// How often the process's memory is looked at while requests are in hand; 0 = never. From the high share
+  /// of what it may have on, the batch shrinks, then the prefix cache; below the low one they grow back.
+  std::uint32_t memory_interval_ms = 1000;
+  double memory_high_watermark = 0.97, memory_low_watermark = 0.90;
   /// Gets a line for each tenth of a model of 1 GiB and more that was loaded, and before these one with what
   /// it will need. Empty: they go to the log. Thread: the engine's background thread.
   std::function<void(std::string_view line)> on_loading;
@@ -75,11 +79,26 @@ struct lost_text {
   std::uint64_t first = 0; ///< offset of the first character or byte that is lost, when there is one
 };
 
-/// The forecast printed at start, bytes.
+/// The forecast printed at start, bytes: no more is resident, whatever requests come.
 struct memory_plan {
   std::uint64_t weights = 0, kv = 0, activations = 0, buffers = 0, available = 0;
+  std::uint64_t program = 0; ///< what else was resident when it was made: code, tokenizer, allocator
+  /// What a limit on data (RLIMIT_DATA) must allow: as the total, but with what is reserved and never used,
+  /// such as the stacks of threads, and without files.
+  std::uint64_t data = 0;
   std::uint32_t kv_blocks = 0, kv_block_tokens = 0;
-  std::uint64_t total() const noexcept { return weights + kv + activations + buffers; }
+  std::uint64_t total() const noexcept { return weights + kv + activations + buffers + program; }
+};
+
+/// What was last read of the process's memory, bytes, and what was done for want of it.
+struct memory_stats {
+  std::uint64_t resident = 0, limit = 0;         ///< 0: not read yet
+  std::uint64_t forecast = 0, forecast_data = 0; ///< memory_plan::total and ::data
+  std::string_view level = "normal"; ///< "normal", "batch" (it was made smaller), "cache" (and given up)
+  std::uint32_t batch = 0;           ///< sequences that may run at once
+  std::uint64_t batch_shrinks = 0, cache_shrinks = 0, recoveries = 0;
+  std::uint64_t forgotten_blocks = 0; ///< cached KV blocks that were given away for it
+  std::uint64_t discarded = 0;        ///< bytes of free KV blocks given back to the system
 };
 
 /// A latency histogram, seconds; `counts[i]` are the samples above `bounds[i - 1]` and up to `bounds[i]`, the
@@ -123,6 +142,7 @@ struct engine_stats {
   /// By class and reason. What was still under way to an actor that ended is harmless; control that was
   /// refused as full, always listed, is a fault of the engine.
   std::vector<lost_messages> dead_letters;
+  memory_stats memory;
   bool ready = false;    ///< takes requests: loaded, not shutting down, not recovering or down after failures
   bool draining = false; ///< shutting down, work still runs
 };
@@ -225,6 +245,12 @@ class __attribute__((visibility("default"))) engine {
         },
         token, this, limit);
   }
+
+  /// Takes those of the options that can change while it serves: the waits, queue bounds, watermarks, goals
+  /// and limits of tenants, stream_credit and slow_consumer_ms for requests to come, and the memory watch.
+  /// The others are not looked at. No request is lost. Errors: bad_config, and nothing is changed. Thread:
+  /// the engine's executor.
+  result<void> reconfigure(const engine_options& options);
 
   boost::asio::any_io_executor get_executor() const;
 

@@ -272,4 +272,58 @@ BOOST_AUTO_TEST_CASE(a_demand_with_a_prefix_survives_every_failed_allocation) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(short_of_memory_unused_blocks_are_named_once_until_they_are_leased_again) {
+  ledger l;
+  l.reserve(1, {{rid(1), 8}}); // blocks 0 and 1
+  auto out = l.tell(spare_memory{false});
+  BOOST_REQUIRE(out.size() == 1U);
+  const std::vector<block_id> unused{2, 3, 4, 5, 6, 7, 8, 9};
+  BOOST_TEST(std::get<discard_blocks>(out[0]).blocks == unused, boost::test_tools::per_element());
+  BOOST_TEST(l.tell(spare_memory{false}).empty());
+  l.tell(step_finished{1});
+  l.tell(release_blocks{rid(1), 0});
+  out = l.tell(spare_memory{false});
+  BOOST_REQUIRE(out.size() == 1U);
+  BOOST_TEST(
+      std::get<discard_blocks>(out[0]).blocks == (std::vector<block_id>{0, 1}),
+      boost::test_tools::per_element());
+}
+
+BOOST_AUTO_TEST_CASE(short_of_memory_cached_blocks_become_free_and_none_is_cached_until_told) {
+  ledger l;
+  const std::vector<std::int32_t> tokens{1, 1, 1, 1, 2, 2, 2, 2, 3};
+  const auto compute = [&](std::uint64_t n) {
+    l.reserve(n, {{rid(n), 9}});
+    l.tell(publish_blocks{{{rid(n), 0, 0, tokens}}});
+    l.tell(step_finished{n});
+    l.tell(release_blocks{rid(n), 0});
+  };
+  compute(1);
+  BOOST_TEST(l.core.level().cached == 2U);
+  const auto out = l.tell(spare_memory{true});
+  BOOST_REQUIRE(out.size() == 2U);
+  BOOST_TEST(std::get<discard_blocks>(out[0]).forgotten == 2U);
+  BOOST_TEST(std::get<discard_blocks>(out[0]).blocks.size() == 10U);
+  BOOST_TEST(std::get<kv_level>(out[1]).free == 10U);
+  compute(2);
+  BOOST_TEST(l.core.level().cached == 0U);
+  l.tell(spare_memory{false});
+  compute(3);
+  BOOST_TEST(l.core.level().cached == 2U);
+}
+
+BOOST_AUTO_TEST_CASE(an_allocation_failure_in_giving_memory_back_costs_nothing_but_time) {
+  ledger l;
+  l.tell(step_finished{1}); // says how many blocks there are
+  cache_effects out;
+  out.reserve(4);
+  {
+    const troupe::sim::alloc_fault fault(1);
+    l.core.on(spare_memory{false}, time_point{}, out);
+  }
+  BOOST_TEST(out.empty());
+  BOOST_TEST(l.core.pool().audit());
+  BOOST_TEST(std::get<discard_blocks>(l.tell(spare_memory{false}).at(0)).blocks.size() == 10U);
+}
+
 BOOST_AUTO_TEST_SUITE_END()

@@ -210,4 +210,32 @@ BOOST_AUTO_TEST_CASE(times_by_priority_are_one_number_or_a_list) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(a_reload_takes_live_settings_and_names_the_others) {
+  settings old, wanted;
+  wanted.engine.max_wait_ms = 7;
+  wanted.engine.max_batch = 3;
+  wanted.server.drain_timeout_ms = 11;
+  wanted.server.port = 1;
+  wanted.log.level = "error";
+  const reloading done = reload(old, wanted);
+  BOOST_TEST(done.in_force.engine.max_wait_ms == 7U);
+  BOOST_TEST(done.in_force.engine.max_batch == old.engine.max_batch);
+  BOOST_TEST(done.in_force.server.drain_timeout_ms == 11U);
+  BOOST_TEST(done.in_force.server.port == old.server.port);
+  BOOST_TEST(done.in_force.log.level == "error");
+  const std::vector<std::string_view> taken{"engine.max_wait_ms", "server.drain_timeout_ms", "log.level"};
+  const std::vector<std::string_view> others{"engine.max_batch", "server.port"};
+  BOOST_TEST(done.taken == taken, boost::test_tools::per_element());
+  BOOST_TEST(done.for_restart == others, boost::test_tools::per_element());
+  const reloading same = reload(old, old);
+  BOOST_TEST(same.taken.empty());
+  BOOST_TEST(same.for_restart.empty());
+}
+
+BOOST_AUTO_TEST_CASE(the_memory_watermarks_keep_their_order) {
+  settings all;
+  all.engine.memory_low_watermark = 0.98;
+  BOOST_TEST(check_together(all).error().param == "engine.memory_low_watermark");
+}
+
 BOOST_AUTO_TEST_SUITE_END()

@@ -51,8 +51,9 @@ struct engine_fixture {
     return around;
   }
 
-  void start() {
-    engine = std::make_shared<detail::engine_state>(io.get_executor(), options, environment());
+  void start() { start(environment()); }
+  void start(detail::engine_environment around) {
+    engine = std::make_shared<detail::engine_state>(io.get_executor(), options, std::move(around));
     std::optional<result<void>> outcome;
     engine->start([&](result<void> r) { outcome = std::move(r); });
     turn_text();

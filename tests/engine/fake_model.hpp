@@ -93,6 +93,8 @@ class fake_backend final : public kernels::backend {
     return 0;
   }
 
+  std::uint64_t discard(std::span<const std::uint32_t> blocks) noexcept override { return blocks.size(); }
+
   bool held = false;
   std::uint32_t fail_steps = 0;
   std::uint32_t throw_steps = 0; ///< that bring the executor actor down

@@ -73,6 +73,28 @@ BOOST_AUTO_TEST_CASE(a_budget_below_one_block_is_a_configuration_error) {
   BOOST_TEST(plan.error().param == "kv_memory");
 }
 
+BOOST_AUTO_TEST_CASE(what_is_resident_already_and_the_ledger_count_too) {
+  memory_demand d = small_model();
+  d.program = 20 * mib;
+  d.data = 150 * mib;
+  d.kv_block_ledger = 1000;
+  const auto plan = detail::plan_memory(d, 10'000 * mib);
+  BOOST_REQUIRE(plan.has_value());
+  BOOST_TEST(plan->program == 20 * mib);
+  BOOST_TEST(plan->buffers == 5 * mib + 32 * 1000U);
+  BOOST_TEST(plan->total() == (100 + 10 + 5 + 32 + 20) * mib + 32 * 1000U);
+  BOOST_TEST(plan->data == (150 + 10 + 5 + 32) * mib + 32 * 1000U);
+}
+
+BOOST_AUTO_TEST_CASE(the_pools_last_huge_page_is_taken_whole) {
+  memory_demand d = small_model();
+  d.kv_memory = 3 * mib;
+  const auto plan = detail::plan_memory(d, 10'000 * mib);
+  BOOST_REQUIRE(plan.has_value());
+  BOOST_TEST(plan->kv == 3 * mib);
+  BOOST_TEST(plan->buffers == 6 * mib);
+}
+
 BOOST_AUTO_TEST_CASE(buffers_that_are_too_large_name_the_queue) {
   memory_demand d = small_model();
   d.buffers = 500 * mib;

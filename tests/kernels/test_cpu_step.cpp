@@ -513,7 +513,37 @@ BOOST_AUTO_TEST_CASE(the_forecast_of_memory_is_no_less_than_what_a_step_takes) {
         BOOST_TEST(
             kernels::cpu_step::scratch_bytes(*program, rows, rows, program->context, workers) >=
             step.held_bytes());
+
+        kernels::cpu_step ready(best_isa(), workers);
+        BOOST_REQUIRE(ready.reserve(*program, rows, rows, program->context));
+        const std::uint64_t held = ready.held_bytes();
+        BOOST_REQUIRE(ready.plan(*program, input, pool));
+        BOOST_TEST(ready.held_bytes() == held);
+        BOOST_TEST(kernels::cpu_step::scratch_bytes(*program, rows, rows, program->context, workers) >= held);
       }
+}
+
+BOOST_AUTO_TEST_CASE(the_memory_of_discarded_blocks_goes_back_and_comes_again) {
+  const auto program = random_model({});
+  const auto machine = backend_for(*program, best_isa());
+  constexpr std::uint32_t blocks = 512;
+  BOOST_REQUIRE(machine->create_pool(program->kv, blocks));
+  const auto token = [&] {
+    step_input input;
+    input.sequences = {greedy_sequence({7})};
+    input.rows.push_back({0, 1, 0, row_output::token});
+    std::promise<step_result> promise;
+    machine->submit(program, std::move(input), [&](step_result done) { promise.set_value(std::move(done)); });
+    return promise.get_future().get().rows.at(0).token;
+  };
+  const std::int32_t before = token();
+  std::vector<std::uint32_t> all(blocks);
+  std::iota(all.begin(), all.end(), 0U);
+  const std::uint64_t bytes = machine->discard(all);
+  BOOST_TEST(bytes > 0U);
+  BOOST_TEST(bytes <= blocks * program->kv.bytes_per_block());
+  BOOST_TEST(machine->discard({}) == 0U);
+  BOOST_TEST(token() == before);
 }
 
 BOOST_AUTO_TEST_CASE(kernels_are_named_by_what_runs_not_by_what_the_machine_has) {

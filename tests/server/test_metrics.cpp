@@ -31,12 +31,17 @@ BOOST_AUTO_TEST_CASE(writes_the_snapshot_under_both_families_of_names) {
   e.time_to_first_token.counts[0] = 2;
   e.time_to_first_token.counts[14] = 1;
   e.time_to_first_token.sum = 99.5;
+  e.memory.level = "batch";
+  e.memory.resident = 5000;
+  e.memory.batch_shrinks = 2;
   door_counters d;
   d.http_responses = {{200, 4}, {429, 6}};
   const std::string text = metrics_text(e, d, "m \"1\"\n");
   for (const char* line :
        {"troupe_kv_blocks{state=\"limbo\"} 5", "troupe_kv_blocks_used 25", "troupe_kv_usage_ratio 0.25",
-        "troupe_step_sequences_max 17", "troupe_tokens_total{kind=\"decode\"} 42",
+        "troupe_step_sequences_max 17", "troupe_memory_resident_bytes 5000",
+        "troupe_memory_level{level=\"batch\"} 1", "troupe_memory_level{level=\"normal\"} 0",
+        "troupe_memory_changes_total{change=\"batch_shrunk\"} 2", "troupe_tokens_total{kind=\"decode\"} 42",
         "troupe_requests_failed_total{code=\"kv_cache_full\"} 6",
         "troupe_http_responses_total{status=\"429\"} 6",
         "troupe_dead_letters_total{class=\"control\",reason=\"full\"} 0",

@@ -23,7 +23,7 @@ using any_message = std::variant<
     actors::sequence_finished, actors::prompt_ready, actors::prompt_failed, actors::client_cancel,
     actors::events_read, actors::reserve_blocks, actors::release_blocks, actors::step_finished,
     actors::publish_blocks, actors::run_step, actors::close_sequence, actors::step_computed,
-    actors::row_verdicts, actors::check_rows>;
+    actors::row_verdicts, actors::check_rows, actors::limit_batch, actors::spare_memory>;
 
 /// Participants: the fixed ones, then one per request.
 using party = std::uint32_t;

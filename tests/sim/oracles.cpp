@@ -599,7 +599,8 @@ void simulation::check_no_idle_seat(const std::vector<actors::scheduler_core::vi
     if (first == nullptr || std::pair(v.rank, v.id) < std::pair(first->rank, first->id)) first = &v;
   }
   const auto before = std::exchange(could_be_seated_, {});
-  if (first == nullptr || !one_tenant || !open_ || scheduler_.active_seats() >= o.max_batch) return;
+  if (first == nullptr || !one_tenant || !open_ || scheduler_.active_seats() >= scheduler_.most_seats())
+    return;
   const bool fits = static_cast<double>(scheduler_.committed_blocks() + first->needs) <=
                     o.kv_high_watermark * scenario_.blocks;
   if (!fits && !alone) return;

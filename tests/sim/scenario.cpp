@@ -205,6 +205,10 @@ scenario make_scenario(std::uint64_t seed) {
   if (f.prefixes) share_beginnings(s, r);
   if (r.chance(0.15)) s.drain_at = between(r, duration(0), spread + milliseconds(20));
   if (s.drain_at && r.chance(0.4)) s.cut_at = *s.drain_at + between(r, duration(0), milliseconds(20));
+  if (r.chance(0.2))
+    for (std::uint32_t n = in(r, 1, 6); n > 0; --n)
+      s.memory_orders.push_back(
+          {between(r, duration(0), spread + milliseconds(40)), in(r, 1, s.options.max_batch), r.chance(0.5)});
   return s;
 }
 

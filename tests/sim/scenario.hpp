@@ -51,6 +51,13 @@ struct fault_settings {
   duration alarm_lateness{};   ///< at most
 };
 
+/// What the engine orders while memory is short, and when it is back.
+struct memory_order {
+  duration at{};
+  std::uint32_t batch = 1;
+  bool forget = false; ///< cached blocks
+};
+
 struct scenario {
   actors::scheduler_options options;
   imaginary_model model;
@@ -62,6 +69,7 @@ struct scenario {
   duration model_loads{};                              ///< when the door opens
   std::uint32_t lazy = ~0U;                            ///< participant whose mail is mostly left for later
   std::optional<duration> drain_at, cut_at;
+  std::vector<memory_order> memory_orders;
   bool two_floods = false; ///< two tenants with all their work at once, and nothing else: see check_fairness
 
   /// Tokens of one sequence at most.

@@ -57,6 +57,12 @@ simulation::simulation(std::uint64_t seed, const scenario& s, recorder* record) 
   control(
       s.model_loads,
       actors::model_ready{s.blocks, s.block_tokens, s.context, {s.model.end_of_sequence}, s.model.border});
+  for (const memory_order& order : s.memory_orders) {
+    control(order.at, actors::limit_batch{order.batch});
+    at(time_point(order.at), [this, forget = order.forget] {
+      mail_.push<actors::cache_protocol>(client, cache_manager, actors::spare_memory{forget});
+    });
+  }
   if (s.drain_at) control(*s.drain_at, actors::drain{});
   if (s.cut_at) control(*s.cut_at, actors::cut{error{errc::shutdown, "cut", {}, 0}});
 }

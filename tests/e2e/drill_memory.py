@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The memory forecast holds at twice the demand and is near what is used; with a limit at the forecast all goes on."""
+import asyncio
+import pathlib
+import random
+import re
+
+from client import drill
+from client.answer import http_ask
+from client.work import text_ids
+
+LEAST_SHARE = 0.93  # of the forecast that must have been in use
+WAVES = 2
+LIMIT_S = 600
+# max_batch, max_context, max_step_tokens; the KV memory is chosen by the server, but in the small form.
+FULL = ((8, 1024, 128), (16, 2048, 256), (32, 1024, 512))
+QUICK = ((4, 256, 64),)
+QUICK_KV_MEMORY = 512 << 20  # so that it weighs more than the program, as it does with real models
+
+
+def peak_resident(server):
+    status = pathlib.Path(f"/proc/{server.process.pid}/status").read_text(encoding="ascii")
+    return int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) * 1024
+
+
+def bodies(ids, clients, prompt, choose):
+    """Half of them drawn, so that the sampler's memory is used; some with every token of the prompt scored."""
+    for n in range(clients):
+        at = choose.randrange(len(ids) - prompt)
+        body = {"prompt": ids[at:at + prompt], "max_tokens": 24, "ignore_eos": True, "temperature": n % 2, "seed": n}
+        yield body | ({"echo": True, "logprobs": 5} if n % 4 == 3 else {})
+
+
+async def drive(d, server, batch, prompt, label):
+    """Twice as many clients as may run at once, all together."""
+    choose = random.Random(d.options.seed)
+    ids = await text_ids(server, 4 * prompt)
+    for wave in range(WAVES):
+        answers = await asyncio.gather(*(http_ask(server, body, stream=n % 3 == 0, limit_s=LIMIT_S)
+                                         for n, body in enumerate(bodies(ids, 2 * batch, prompt, choose))))
+        wrong = [a.outcome() for a in answers if not a.whole and a.status != 429]
+        d.equal(wrong, [], f"{label}, wave {wave + 1}: answers other than 200 and 429")
+        served = sum(a.whole for a in answers)
+        d.expect(served >= batch, f"{label}, wave {wave + 1}: requests served", f">= {batch}", served)
+
+
+async def setting(d, batch, context, step_tokens):
+    label = f"batch {batch}, context {context}"
+    settings = {"engine.max_batch": batch, "engine.max_context": context, "engine.max_step_tokens": step_tokens,
+                "engine.max_queue": 2 * batch, "engine.queue_timeout_ms": 3_600_000}
+    if d.quick:
+        settings["engine.kv_memory"] = QUICK_KV_MEMORY
+    prompt = context // 8
+    async with d.serve(settings) as server:
+        await drive(d, server, batch, prompt, label)
+        metrics = await server.metrics()
+        forecast, data = metrics["troupe_memory_forecast_bytes"], metrics["troupe_memory_forecast_data_bytes"]
+        peak = peak_resident(server)
+        d.say(f"{label}: forecast {forecast / 2**20:.1f} MiB, peak {peak / 2**20:.1f} MiB, {peak / forecast:.3f} of it")
+        d.expect(peak <= forecast, f"{label}: peak", f"<= the forecast of {forecast:.0f}", peak)
+        d.expect(peak >= LEAST_SHARE * forecast, f"{label}: peak", f">= {LEAST_SHARE} of {forecast:.0f}", peak)
+
+    limited = d.serve(settings)
+    limited.command = ["prlimit", f"--data={data:.0f}", "--"] + limited.command
+    async with limited as server:
+        await drive(d, server, batch, prompt, f"{label}, data limited to the forecast")
+        metrics = await d.expect_no_blocks(server, label)
+        d.equal(metrics["troupe_ready"], 1, f"{label}: ready under the limit")
+        d.equal(metrics['troupe_requests_failed_total{code="no_memory"}'], 0, f"{label}: requests without memory")
+
+
+async def scenario(d):
+    for one in QUICK if d.quick else FULL:
+        await d.part(f"batch {one[0]}, context {one[1]}", setting(d, *one))
+
+
+if __name__ == "__main__":
+    drill.run(__doc__, scenario)
