@@ -55,6 +55,10 @@ engine_options make_engine_options(const config::settings& all) {
   out.tenant_token_burst = from.tenant_token_burst;
   out.prefix_cache = from.prefix_cache;
   out.preempt_every = from.preempt_every;
+  out.park_ram_bytes = from.park_ram_bytes;
+  out.park_disk_bytes = from.park_disk_bytes;
+  out.park_folder = from.park_folder;
+  out.park_always = from.park_always;
   make_trace_dir(from.trace_dir);
   out.trace_dir = from.trace_dir;
   return out;
