@@ -32,6 +32,7 @@ class cast_listener {
   /// The memory of these free KV blocks, ascending, may go back to the system, now: they may be leased right
   /// after. `forgotten`: blocks that were cached until now.
   virtual void discard(std::span<const block_id> /*blocks*/, std::uint32_t /*forgotten*/) {}
+  virtual void park_changed(const park_level& level) = 0;
 };
 
 /// A live request, as the others reach it.
@@ -49,8 +50,10 @@ struct cast {
   runtime::ref<cache_protocol> cache;
   runtime::ref<executor_protocol> executor;
   runtime::ref<guard_protocol> guard;
+  runtime::ref<park_protocol> parker;                       ///< nobody when nothing is parked
   std::unordered_map<std::uint64_t, cast_request> requests; ///< by request_id::number
   std::atomic<bool> backend_busy{false}; ///< a step is computed, perhaps for an executor that is gone
+  std::atomic<bool> parker_busy{false};  ///< blocks are copied, perhaps for a parker that is gone
   cast_listener* listener = nullptr;     ///< outlives the actors
 };
 
@@ -64,15 +67,17 @@ inline constexpr std::uint32_t request_slots = 8;
 /// Of the scheduler for each live request: enqueue, one end (cancel or finish: a request asks once), the
 /// engine's cancel for an actor that is gone, the flow (see cast_request), two blocks_released (a
 /// preemption's, and the end's behind the demand that followed it: the cache manager answers in order, and no
-/// preemption comes before the answer to that demand).
-inline constexpr std::uint32_t scheduler_slots_per_request = 6;
+/// preemption comes before the answer to that demand), one of the parker's answers, of which one is awaited
+/// at a time.
+inline constexpr std::uint32_t scheduler_slots_per_request = 7;
 /// And for all together: model_ready, drain, cut, blocks_reserved, the step's end, two alarms.
 inline constexpr std::uint32_t scheduler_slots = 7;
 
 /// Of the cache manager for each live request: two release_blocks, as above, one step_finished, which is sent
-/// only when a release waits for it, and that request then has no other to send, and one publish_blocks:
-/// behind a full block the sequence needs another one, and that demand is answered after the news was taken.
-inline constexpr std::uint32_t cache_slots_per_request = 4;
+/// only when a release waits for it, and that request then has no other to send, and two publish_blocks:
+/// behind a full block the sequence needs another one, and that demand is answered after the news was taken;
+/// what was restored is made known before its next step.
+inline constexpr std::uint32_t cache_slots_per_request = 5;
 /// One reserve_blocks is under way at a time.
 inline constexpr std::uint32_t cache_slots = 1;
 
@@ -81,6 +86,13 @@ inline constexpr std::uint32_t cache_slots = 1;
 inline constexpr std::uint32_t executor_slots_per_request = 2;
 /// And run_step, the backend's answer, row_verdicts.
 inline constexpr std::uint32_t executor_slots = 3;
+
+/// Of the parker for each live request: a prefetch_parked and a drop_parked of one parking, the park_blocks
+/// of the next, which is answered after those, or a restore_blocks in its place, and the drop_parked of the
+/// end.
+inline constexpr std::uint32_t park_slots_per_request = 4;
+/// And the worker's answer.
+inline constexpr std::uint32_t park_slots = 1;
 
 /// Of the guard: the rows of the running step.
 inline constexpr std::uint32_t guard_slots = 1;

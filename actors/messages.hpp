@@ -150,6 +150,32 @@ struct step_failed {
   std::string reason;
 };
 
+/// Time that each of a sequence's blocks takes, as measured.
+struct park_costs {
+  duration save{};  ///< from the KV pool into memory
+  duration load{};  ///< from memory into the KV pool
+  duration write{}; ///< from memory to the disk
+  duration read{};  ///< from the disk to memory
+};
+/// What the park pool could take now, blocks.
+struct park_room {
+  std::uint32_t memory = 0, disk = 0;
+  park_costs costs;
+};
+/// Answers `park_blocks`: nobody reads the sequence's blocks any more. From: parker.
+struct sequence_parked {
+  request_id id;
+  bool kept = false; ///< their content is; else it is to be computed again
+  park_room room;    ///< after it
+};
+/// Answers `restore_blocks`: nobody writes the sequence's blocks any more, and nothing of it is parked.
+/// From: parker.
+struct sequence_restored {
+  request_id id;
+  bool restored = false; ///< the blocks hold what they held; else nothing is known of their content
+  park_room room;        ///< after it
+};
+
 /// Facts of the model; opens the door. From: engine.
 struct model_ready {
   std::uint32_t kv_blocks = 0;
@@ -159,6 +185,8 @@ struct model_ready {
   /// Sequences longer than this have other keys and values, from the first position on: one that grows beyond
   /// it is computed anew. 0: all the same.
   std::uint32_t reach_border = 0;
+  std::uint32_t park_blocks = 0; ///< that the park pool holds in memory, and so one sequence at most; 0: none
+  park_room parking_room;        ///< of the park pool while it is empty
 };
 /// No new work from now on. Answered by `drained` when no request is left. From: engine.
 struct drain {};
@@ -184,7 +212,8 @@ struct scheduler_protocol
           runtime::admission<admission_request>, runtime::control<enqueue>, runtime::control<cancel>,
           runtime::control<finish>, runtime::control<stream_paused>, runtime::control<stream_resumed>,
           runtime::control<blocks_reserved>, runtime::control<blocks_released>, runtime::control<step_done>,
-          runtime::control<step_failed>, runtime::control<model_ready>, runtime::control<drain>,
+          runtime::control<step_failed>, runtime::control<sequence_parked>,
+          runtime::control<sequence_restored>, runtime::control<model_ready>, runtime::control<drain>,
           runtime::control<cut>, runtime::state<retune>, runtime::state<limit_batch>,
           runtime::control<alarm_rang>> {
   static constexpr std::string_view name = "scheduler";
@@ -380,6 +409,50 @@ struct executor_protocol : runtime::protocol<
   static constexpr std::string_view name = "executor";
 };
 
+// ---- to the parker ---------------------------------------------------------------------------------------
+
+/// Keep what is in these blocks of a sequence that is not in a step; they stay leased until the answer.
+/// Answered by `sequence_parked`. From: scheduler.
+struct park_blocks {
+  request_id id;
+  std::vector<block_id> blocks; ///< in order of position
+};
+/// What is parked of the sequence will be wanted soon. Best effort. From: scheduler.
+struct prefetch_parked {
+  request_id id;
+};
+/// Bring what is parked of the sequence back, from its block `first` on, into these blocks, which are its own
+/// and in no step. What is parked is forgotten then. Answered by `sequence_restored`. From: scheduler.
+struct restore_blocks {
+  request_id id;
+  std::uint32_t first = 0; ///< of the parked ones
+  std::vector<block_id> blocks;
+};
+/// What is parked of the sequence is not wanted any more; one that is being saved or restored is answered as
+/// soon as nobody touches its blocks. Unknown ids are no-ops. From: scheduler.
+struct drop_parked {
+  request_id id;
+};
+
+enum class park_outcome : std::uint8_t {
+  done,
+  failed,  ///< the disk refused, or gave less than was asked for
+  corrupt, ///< what came back from the disk is not what went there
+};
+/// A piece of copying has ended. From: the parker's worker, through its shell.
+struct park_job_done {
+  std::uint64_t number = 0;
+  park_outcome outcome = park_outcome::done;
+  duration took{};
+};
+
+struct park_protocol
+    : runtime::protocol<
+          runtime::control<park_blocks>, runtime::control<prefetch_parked>, runtime::control<restore_blocks>,
+          runtime::control<drop_parked>, runtime::control<park_job_done>> {
+  static constexpr std::string_view name = "parker";
+};
+
 // ---- to the guard ----------------------------------------------------------------------------------------
 
 struct flagged_row {
@@ -405,6 +478,13 @@ struct tokenize_prompt {
 };
 /// No request is left after `drain`. From: scheduler.
 struct drained {};
+/// A snapshot of the park pool, blocks, and its sums since the start. From: parker.
+struct park_level {
+  std::uint32_t sequences = 0, memory = 0, memory_total = 0, disk = 0, disk_total = 0;
+  std::uint64_t saved = 0, loaded = 0, written = 0, read = 0; ///< blocks copied
+  std::uint64_t write_failures = 0, read_failures = 0, corrupt = 0;
+  bool operator==(const park_level&) const = default;
+};
 
 /// Asks the shell for one `alarm_rang` at `at`, in place of the one asked for before; max() asks for none.
 struct set_alarm {

@@ -39,6 +39,8 @@ void scheduler_actor::carry_out() {
             must_send(cast_->cache, std::move(e));
           else if constexpr (executor_protocol::accepts<effect_type>)
             must_send(cast_->executor, std::move(e));
+          else if constexpr (park_protocol::accepts<effect_type>)
+            must_send(cast_->parker, std::move(e));
           else if constexpr (std::is_same_v<effect_type, set_alarm>)
             set(e);
           else if constexpr (std::is_same_v<effect_type, drained>)

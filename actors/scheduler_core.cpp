@@ -21,6 +21,7 @@ scheduler_core::scheduler_core(const scheduler_options& options) :
   options_.ageing_quantum = std::max(options_.ageing_quantum, duration(1));
   for (auto* v : {&scratch_, &victims_, &seated_}) v->reserve(2 * std::size_t{options_.max_batch});
   candidates_.reserve(2 * std::size_t{options_.max_batch});
+  restores_.reserve(2 * std::size_t{options_.max_batch});
   plan_.reserve(options_.max_batch);
 }
 
@@ -36,6 +37,7 @@ void scheduler_core::on(model_ready&& m, time_point now, scheduler_effects& out)
   model_.block_tokens = std::max<std::uint32_t>(1, model_.block_tokens);
   limit_ = static_cast<std::uint32_t>(
       std::min<std::uint64_t>(model_.context, std::uint64_t{model_.kv_blocks} * model_.block_tokens));
+  park_room_ = model_.parking_room;
   ready_ = true;
   pump(t);
 }
@@ -206,7 +208,7 @@ void scheduler_core::on(step_failed&& m, time_point now, scheduler_effects& out)
       end_sequence(
           *s, {errc::poison_request, "two steps with this request in them failed: " + m.reason, {}, 0}, t);
     else
-      preempt(*s, t);
+      preempt(*s, t, false); // what the step wrote may be partial
   }
   pump(t);
 }
@@ -289,8 +291,11 @@ void scheduler_core::begin_close(sequence& s, turn& t) {
   if (step_ == step_state::reserving) drop_from_plan(s.id);
   if (s.opened) t.out.emplace_back(close_sequence{s.id});
   s.opened = false;
+  forget_parked(s, t);
   // A demand under way may still be granted: the cache manager must hear of the end after it.
-  if (s.held > 0 || s.demand_pending) {
+  if (s.parking == parking::loading) {
+    ++s.releases_pending; // its blocks go back when nobody writes them any more
+  } else if (s.held > 0 || s.demand_pending) {
     t.out.emplace_back(release_blocks{s.id, s.in_step ? step_seq_ : 0});
     release_waits_ = release_waits_ || s.in_step;
     ++s.releases_pending;
@@ -340,6 +345,8 @@ scheduler_stats scheduler_core::stats() const {
   s.compute_use = compute_use();
   s.step_seconds = step_times_.coefficients();
   s.tenants = static_cast<std::uint32_t>(tenants_.size());
+  s.parked =
+      static_cast<std::uint32_t>(s.parks - s.parks_failed - s.parks_dropped - s.resumes - s.resumes_failed);
   for (const auto* x : seated_) {
     if (x->paused)
       ++s.paused;
@@ -358,7 +365,7 @@ std::vector<scheduler_core::view> scheduler_core::requests() const {
     all.push_back(
         {id, s.seated, s.paused, s.started, s.phase == phase::closing, s.rank, s.arrival, s.held, s.computed,
          static_cast<std::uint32_t>(s.generated.size()), s.predicted,
-         s.predicted - std::min(s.predicted, s.held + s.shared), s.seats_lost});
+         s.predicted - std::min(s.predicted, s.held + s.shared), s.seats_lost, s.parking});
   std::sort(all.begin(), all.end(), [](const view& a, const view& b) { return a.id < b.id; });
   return all;
 }

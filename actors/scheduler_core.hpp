@@ -26,6 +26,9 @@ struct scheduler_stats {
   std::uint32_t running = 0, waiting = 0, paused = 0;
   std::uint64_t steps = 0, failed_steps = 0, prefill_tokens = 0, decode_tokens = 0;
   std::uint64_t preemptions = 0, recomputed_tokens = 0;
+  /// Every park ends in one of the others, or is one of the `parked` sequences.
+  std::uint64_t parks = 0, parks_failed = 0, parks_dropped = 0, resumes = 0, resumes_failed = 0;
+  std::uint32_t parked = 0; ///< now, those on their way there and back too
   std::uint64_t prefix_asked_tokens = 0, prefix_found_tokens = 0; ///< of sequences that began, or began anew
   std::uint32_t step_rows_max = 0, step_sequences_max = 0, last_step_rows = 0, last_step_sequences = 0;
   std::uint64_t submitted = 0, finished_stop = 0, finished_length = 0, cancelled = 0;
@@ -45,7 +48,8 @@ struct scheduler_stats {
 
 using scheduler_effect = std::variant<
     admitted, refused, started, token_ready, prompt_scored, sequence_finished, reserve_blocks, release_blocks,
-    step_finished, publish_blocks, run_step, close_sequence, set_alarm, drained>;
+    step_finished, publish_blocks, run_step, close_sequence, park_blocks, prefetch_parked, restore_blocks,
+    drop_parked, set_alarm, drained>;
 using scheduler_effects = std::vector<scheduler_effect>;
 
 /// Pure: no clock, no Asio, no thread. A request is admitted or refused at the door; admitted ones take a
@@ -67,6 +71,10 @@ using scheduler_effects = std::vector<scheduler_effect>;
 /// oldest of its class unless nothing could run otherwise. A preempted sequence keeps its seat and rank, and
 /// is computed anew once its blocks and one for each running sequence are free.
 ///
+/// Parking: the blocks of a preempted sequence that nobody shares are copied to the park pool, when computing
+/// them again would take longer; they stay leased until they are. It goes on with new blocks once the copies
+/// are back in them; when anything of that fails, it is computed anew.
+///
 /// Prefixes: a sequence begins behind the longest prefix whose blocks the cache manager knows. One whose
 /// prefix is just being computed by an elder waits for that instead of computing it again.
 ///
@@ -86,6 +94,8 @@ class scheduler_core {
   void on(blocks_released&& m, time_point now, scheduler_effects& out);
   void on(step_done&& m, time_point now, scheduler_effects& out);
   void on(step_failed&& m, time_point now, scheduler_effects& out);
+  void on(sequence_parked&& m, time_point now, scheduler_effects& out);
+  void on(sequence_restored&& m, time_point now, scheduler_effects& out);
   void on(model_ready&& m, time_point now, scheduler_effects& out);
   void on(drain&&, time_point now, scheduler_effects& out);
   void on(cut&& m, time_point now, scheduler_effects& out);
@@ -95,6 +105,14 @@ class scheduler_core {
 
   scheduler_stats stats() const;
   bool idle() const noexcept { return sequences_.empty(); }
+
+  /// Where the content of a preempted sequence's blocks is.
+  enum class parking : std::uint8_t {
+    none,
+    saving,  ///< on its way to the park pool; its blocks are still leased
+    parked,  ///< there
+    loading, ///< on its way into the blocks that it holds again
+  };
 
   /// What one request looks like from outside, for oracles and admin pages.
   struct view {
@@ -106,6 +124,7 @@ class scheduler_core {
     std::uint32_t whole = 0;      ///< blocks it is expected to need in all
     std::uint32_t needs = 0;      ///< blocks it is expected to need beyond what it holds and shares
     std::uint32_t seats_lost = 0; ///< to others of a higher class
+    scheduler_core::parking parking = parking::none;
   };
   std::vector<view> requests() const; ///< by id
   double kv_use() const noexcept;     ///< (leased + limbo + predicted growth of seated requests) / total
@@ -161,11 +180,16 @@ class scheduler_core {
     std::uint64_t last_step = 0;
     time_point ready_since{}, last_token{};
     std::vector<block_id> new_blocks; ///< granted, not yet told to the executor
-    std::uint64_t salt = 0;           ///< of the tree that its blocks are known in
-    bool beyond = false;              ///< model_ready::reach_border
-    std::vector<std::uint64_t> chain; ///< one number for each full block of its prompt and all before it
-    bool chained = false;             ///< `chain` is entered in `begun_prefixes_`
-    std::uint32_t published = 0;      ///< first positions whose blocks were made known, or were found
+    std::vector<block_id> table;      ///< all that it holds, or none when there was no memory for it
+    scheduler_core::parking parking = parking::none;
+    bool prefetched = false;            ///< the parker was told that it is wanted soon
+    std::uint32_t parked_from = 0;      ///< first block that is parked
+    std::uint32_t parked_positions = 0; ///< `computed` when it was preempted
+    std::uint64_t salt = 0;             ///< of the tree that its blocks are known in
+    bool beyond = false;                ///< model_ready::reach_border
+    std::vector<std::uint64_t> chain;   ///< one number for each full block of its prompt and all before it
+    bool chained = false;               ///< `chain` is entered in `begun_prefixes_`
+    std::uint32_t published = 0;        ///< first positions whose blocks were made known, or were found
     finish_reason reason = finish_reason::stop;
     std::optional<error> failed;
 
@@ -187,6 +211,7 @@ class scheduler_core {
     std::uint32_t first = 0, count = 0;
     bool want_token = false;
     std::uint32_t score_from = no_limit;
+    bool restores = false; ///< no rows: it is parked and gets blocks to go on with
   };
   struct turn {
     time_point now;
@@ -244,7 +269,7 @@ class scheduler_core {
   void plan_step(turn& t);
   bool waits_for_company(turn& t);
   void collect_candidates(turn& t);
-  void open_ready(std::uint32_t running, std::int64_t available);
+  void open_ready(std::uint32_t running, std::int64_t available, turn& t);
   void keep_one_suspect();
   void share_budget();
   void share_among_prompts(std::ptrdiff_t from, std::uint32_t budget);
@@ -255,13 +280,23 @@ class scheduler_core {
   within_scores(const sequence& s, std::uint32_t given, std::uint32_t rows, std::uint32_t& left) const;
   void ask_for_blocks(turn& t);
   void launch(turn& t);
+  static void note_table(sequence& s, const std::vector<block_id>& granted) noexcept;
   void fail_unserved(const blocks_reserved& m, turn& t);
   void resolve_shortage(const blocks_reserved& m, turn& t);
   bool pick_victims(const sequence& needy, std::uint32_t missing, bool last_resort, time_point now);
   void mark_class_elders(time_point now);
-  void preempt(sequence& s, turn& t);
+  void preempt(sequence& s, turn& t, bool may_park = true);
   void force_preemption(turn& t);
   void drop_from_plan(request_id id);
+
+  // scheduler_park.cpp: what is kept of preempted sequences
+  bool begin_parking(sequence& s, turn& t);
+  std::uint32_t shared_with_others(const sequence& s) const;
+  duration time_to_compute(std::uint32_t from, std::uint32_t to) const noexcept;
+  duration time_to_park(std::uint32_t blocks) const noexcept;
+  void begin_restoring(sequence& s, std::uint32_t cached, turn& t);
+  void prefetch(sequence& s, turn& t);
+  void forget_parked(sequence& s, turn& t);
 
   // scheduler_prefix.cpp: what sequences share
   void place(sequence& s);
@@ -280,6 +315,7 @@ class scheduler_core {
   block_demand demand_of(const sequence& s, const planned& p) const;
   void begin_behind(sequence& s, std::uint32_t cached);
   void publish(const step_done& m, turn& t);
+  void note_filled(sequence& s, std::uint32_t end, publish_blocks& news);
 
   // scheduler_core.cpp: messages, ends
   sequence* find(request_id id) noexcept;
@@ -324,6 +360,10 @@ class scheduler_core {
   step_shape shape_; ///< of the running step
   rate_meter released_blocks_, finished_requests_;
 
+  park_room park_room_;       ///< as the parker last said, less what was sent there since
+  std::uint32_t copies_ = 0;  ///< sequences that are saved or loaded now
+  std::uint64_t leaving_ = 0; ///< blocks of those that are saved: theirs soon who are short of them
+
   step_state step_ = step_state::idle;
   bool release_waits_ = false; ///< for the end of the running step
   std::uint64_t step_seq_ = 0;
@@ -340,6 +380,7 @@ class scheduler_core {
     std::uint32_t rows;
   };
   std::vector<candidate> candidates_;
+  std::vector<sequence*> restores_; ///< parked ones for whom there is room
   std::vector<sequence*> scratch_, victims_;
   std::vector<std::pair<std::int64_t, const sequence*>> elders_;
   std::unordered_set<std::uint64_t> opening_; ///< chain numbers that the plan's beginners compute

@@ -24,6 +24,12 @@ struct tenant_limits {
   std::uint32_t max_live = 0;                    ///< requests waiting or running
 };
 
+/// Which preempted sequences are parked, where there is a park pool.
+enum class park_choice : std::uint8_t {
+  by_cost, ///< those that are computed again more slowly than they are copied away and back
+  always,  ///< all, for tests
+};
+
 /// Policy. The model's own bounds come with `model_ready`. A `retune` changes what scheduler_policy.cpp
 /// names; the rest stays as it was at the start.
 struct scheduler_options {
@@ -54,6 +60,7 @@ struct scheduler_options {
   tenant_limits tenants;           ///< of each
   bool prefix_cache = true;        ///< sequences of one tenant share the blocks of what they begin with
   std::uint32_t preempt_every = 0; ///< for tests: preempt a running sequence every N steps; 0 = never
+  park_choice park = park_choice::by_cost;
 };
 
 } // namespace troupe::actors

@@ -19,10 +19,11 @@ constexpr std::uint64_t probe_every = 16; ///< steps
 void scheduler_core::plan_step(turn& t) {
   retry_at_ = time_point::max();
   collect_candidates(t);
-  if (candidates_.empty() || waits_for_company(t)) return;
+  if (candidates_.empty() && restores_.empty()) return;
+  if (restores_.empty() && waits_for_company(t)) return;
   keep_one_suspect();
   share_budget();
-  if (candidates_.empty()) return;
+  if (candidates_.empty() && restores_.empty()) return;
   ++step_seq_;
   plan_.clear();
   for (const auto& c : candidates_) {
@@ -31,12 +32,14 @@ void scheduler_core::plan_step(turn& t) {
         {c.s->id, c.s->computed, c.rows, all && c.s->wish.max_tokens > 0,
          c.s->scores_wanted() > 0 ? c.s->scored : no_limit});
   }
+  for (const sequence* s : restores_) plan_.push_back({s->id, 0, s->known(), false, no_limit, true});
   ask_for_blocks(t);
 }
 
 /// Everyone who could use a row now: running ones, then ready ones in order of rank for whom there is room.
 void scheduler_core::collect_candidates(turn& t) {
   candidates_.clear();
+  restores_.clear();
   scratch_.clear();
   std::uint32_t running = 0;
   std::int64_t available =
@@ -50,18 +53,18 @@ void scheduler_core::collect_candidates(turn& t) {
     if (s->phase == phase::running) {
       ++running;
       available -= static_cast<std::int64_t>(blocks_for(s->known())) - s->held; // its prompt, still to come
-      candidates_.push_back({s, s->known() - s->computed, 0});
-    } else if (s->phase == phase::ready) {
+      if (s->parking != parking::loading) candidates_.push_back({s, s->known() - s->computed, 0});
+    } else if (s->phase == phase::ready && s->parking != parking::saving) {
       scratch_.push_back(s);
     }
   }
-  open_ready(running, available);
+  open_ready(running, available, t);
 }
 
 /// A sequence begins, or begins anew, only with all it has to compute in reach and a block to spare for each
 /// one that runs: else it would be preempted at once. In order of rank, and nobody past one who must wait for
 /// blocks. One whose prefix is being computed waits for that, and holds nobody up.
-void scheduler_core::open_ready(std::uint32_t running, std::int64_t available) {
+void scheduler_core::open_ready(std::uint32_t running, std::int64_t available, turn& t) {
   std::sort(scratch_.begin(), scratch_.end(), [](const auto* a, const auto* b) { return elder(*a, *b); });
   opening_.clear();
   for (auto* s : scratch_) {
@@ -71,11 +74,14 @@ void scheduler_core::open_ready(std::uint32_t running, std::int64_t available) {
     const bool twice = shared.blocks < s->chain.size() && opening_.contains(s->chain[shared.blocks]);
     if (may_find(*s) && (shared.being_computed || twice)) continue;
     const std::int64_t need = blocks_for(s->known()) - (may_find(*s) ? shared.blocks : 0);
-    if (running > 0 && available < need + running) return;
+    if (running > 0 && available < need + running) return prefetch(*s, t);
     opening_.insert(s->chain.begin() + shared.blocks, s->chain.end());
     available -= need;
     ++running;
-    candidates_.push_back({s, s->known(), 0});
+    if (s->parking == parking::parked)
+      restores_.push_back(s);
+    else
+      candidates_.push_back({s, s->known(), 0});
   }
 }
 
@@ -259,21 +265,34 @@ void scheduler_core::on(blocks_reserved&& m, time_point now, scheduler_effects& 
     auto* s = find(g.id);
     if (s == nullptr || s->phase == phase::closing) continue; // its release is under way
     s->new_blocks.insert(s->new_blocks.end(), g.blocks.begin(), g.blocks.end());
+    if (s->table.size() == s->held) note_table(*s, g.blocks);
     s->held += static_cast<std::uint32_t>(g.blocks.size());
     s->demand_pending = false;
     if (s->phase == phase::ready) begin_behind(*s, g.cached);
     s->shared = 0;
     s->phase = phase::running;
     recount(*s);
+    if (s->parking == parking::parked) begin_restoring(*s, g.cached, t);
   }
   for (const auto& p : plan_) find(p.id)->demand_pending = false;
+  const std::uint32_t stuck = stuck_in_a_row_;
   fail_unserved(m, t);
   resolve_shortage(m, t);
-  // Others may be chosen the next time; if nobody can run however the plan is cut, time must help.
-  if (stuck_in_a_row_ <= 2 * seated_.size())
+  // Others may be chosen the next time; if nobody can run however the plan is cut, time must help, or the end
+  // of a copy.
+  if (stuck_in_a_row_ <= 2 * seated_.size() && (copies_ == 0 || stuck_in_a_row_ <= stuck))
     pump(t);
   else
     set_next_alarm(t);
+}
+
+/// Without memory for it the sequence cannot be parked, and nothing else.
+void scheduler_core::note_table(sequence& s, const std::vector<block_id>& granted) noexcept {
+  try {
+    s.table.insert(s.table.end(), granted.begin(), granted.end());
+  } catch (const std::bad_alloc&) {
+    s.table.clear();
+  }
 }
 
 /// A demand that was neither granted nor found short met an allocation failure in the ledger.
@@ -306,7 +325,13 @@ void scheduler_core::resolve_shortage(const blocks_reserved& m, turn& t) {
       for (const auto& p : plan_)
         able +=
             std::none_of(m.shortages.begin(), m.shortages.end(), [&](const auto& y) { return y.id == p.id; });
-      if (pick_victims(*s, x.missing, able == 0, t.now)) {
+      if (x.missing <= leaving_) { // soon
+        passed_over = true;
+        drop_from_plan(x.id);
+        continue;
+      }
+      const auto missing = static_cast<std::uint32_t>(x.missing - leaving_);
+      if (pick_victims(*s, missing, able == 0 && copies_ == 0, t.now)) {
         stats_.preemptions += victims_.size();
         for (auto* v : victims_) preempt(*v, t);
         helped = true;
@@ -396,7 +421,9 @@ bool scheduler_core::pick_victims(
   };
   victims_.clear();
   for (auto* s : seated_)
-    if (s != &needy && s->held > 0 && (s->paused || (elder(needy, *s) && !spared(*s)))) victims_.push_back(s);
+    if (s != &needy && s->held > 0 && s->parking != parking::loading &&
+        (s->paused || (elder(needy, *s) && !spared(*s))))
+      victims_.push_back(s);
   std::sort(victims_.begin(), victims_.end(), [&](const auto* a, const auto* b) {
     if (a->paused != b->paused) return a->paused;
     const auto ca = line_.class_of(a->rank, now), cb = line_.class_of(b->rank, now);
@@ -411,14 +438,14 @@ bool scheduler_core::pick_victims(
   return found >= missing;
 }
 
-/// Gives the sequence's blocks back; it keeps its seat and rank and is computed anew. Never in a running
-/// step.
-void scheduler_core::preempt(sequence& s, turn& t) {
-  assert(!s.in_step);
+/// Gives the sequence's blocks back, perhaps after a copy of them; it keeps its seat and rank and goes on
+/// later, or is computed anew. Never in a running step.
+void scheduler_core::preempt(sequence& s, turn& t, bool may_park) {
+  assert(!s.in_step && s.parking == parking::none);
   if (s.opened) t.out.emplace_back(close_sequence{s.id});
   s.opened = false;
   if (s.held > 0) {
-    t.out.emplace_back(release_blocks{s.id, 0});
+    if (!may_park || !begin_parking(s, t)) t.out.emplace_back(release_blocks{s.id, 0});
     ++s.releases_pending;
     s.in_transit += s.held;
     in_transit_ += s.held;
@@ -429,6 +456,7 @@ void scheduler_core::preempt(sequence& s, turn& t) {
   s.computed = 0;
   s.published = 0;
   s.new_blocks.clear();
+  s.table.clear();
   s.phase = phase::ready;
   s.ready_since = t.now;
   recount(s);
@@ -440,7 +468,8 @@ void scheduler_core::force_preemption(turn& t) {
   if (options_.preempt_every == 0 || stats_.steps % options_.preempt_every != 0) return;
   scratch_.clear();
   for (auto* s : seated_)
-    if (s->phase == phase::running && s->fresh_tokens > 0) scratch_.push_back(s);
+    if (s->phase == phase::running && s->parking == parking::none && s->fresh_tokens > 0)
+      scratch_.push_back(s);
   if (scratch_.empty()) return;
   ++stats_.preemptions;
   preempt(*scratch_[stats_.steps / options_.preempt_every % scratch_.size()], t);

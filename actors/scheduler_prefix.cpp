@@ -98,28 +98,31 @@ void scheduler_core::begin_behind(sequence& s, std::uint32_t cached) {
 
 /// Blocks that the step filled are known from now on; not those of rows with NaN or Inf.
 void scheduler_core::publish(const step_done& m, turn& t) {
-  if (!options_.prefix_cache) return;
   publish_blocks news;
-  try {
-    const std::size_t answered = std::min(plan_.size(), m.results.size());
-    for (std::size_t i = 0; i < answered; ++i) {
-      auto* s = find(plan_[i].id);
-      if (s == nullptr || s->phase != phase::running || m.results[i].id != s->id || m.results[i].not_finite)
-        continue;
-      const std::uint32_t end = plan_[i].first + plan_[i].count;
-      const std::uint32_t full = end - end % model_.block_tokens;
-      if (full <= s->published) continue;
-      filled_blocks filled{s->id, s->published / model_.block_tokens, s->salt, {}};
-      filled.tokens.reserve(full - s->published);
-      for (std::uint32_t p = s->published; p < full; ++p)
-        filled.tokens.push_back(
-            p < s->prompt_tokens ? (*s->wish.prompt)[p] : s->generated[p - s->prompt_tokens]);
-      news.all.push_back(std::move(filled));
-      s->published = full;
-    }
-  } catch (const std::bad_alloc&) { // what is not told is not found, now and later
+  const std::size_t answered = std::min(plan_.size(), m.results.size());
+  for (std::size_t i = 0; i < answered; ++i) {
+    auto* s = find(plan_[i].id);
+    if (s == nullptr || s->phase != phase::running || m.results[i].id != s->id || m.results[i].not_finite)
+      continue;
+    note_filled(*s, plan_[i].first + plan_[i].count, news);
   }
   if (!news.all.empty()) t.out.emplace_back(std::move(news));
+}
+
+/// The full ones of the blocks that hold the sequence's first `end` positions. What there is no memory to
+/// tell is not found, now and later.
+void scheduler_core::note_filled(sequence& s, std::uint32_t end, publish_blocks& news) {
+  const std::uint32_t full = end - end % model_.block_tokens;
+  if (!options_.prefix_cache || full <= s.published) return;
+  try {
+    filled_blocks filled{s.id, s.published / model_.block_tokens, s.salt, {}};
+    filled.tokens.reserve(full - s.published);
+    for (std::uint32_t p = s.published; p < full; ++p)
+      filled.tokens.push_back(p < s.prompt_tokens ? (*s.wish.prompt)[p] : s.generated[p - s.prompt_tokens]);
+    news.all.push_back(std::move(filled));
+    s.published = full;
+  } catch (const std::bad_alloc&) {
+  }
 }
 
 } // namespace troupe::actors

@@ -127,6 +127,7 @@ void scheduler_core::seat_from_queue(turn& t) {
       line_.take(chosen, seat_cost_of(head.id), t.now);
       take_seat(head, t.now);
     } else if (!take_from_lower(head, t) && !(lacking == lack::memory && backfill(head, t))) {
+      prefetch(head, t);
       return;
     }
   }
@@ -163,6 +164,7 @@ std::int64_t scheduler_core::standing(const sequence& s, time_point now) const n
 
 bool scheduler_core::may_yield(const sequence& s, const sequence& needy, time_point now) const noexcept {
   const bool begun = s.phase == phase::running;
+  if (s.parking == parking::loading) return false;
   if (s.paused || s.in_step || s.demand_pending || (!begun && s.phase != phase::ready)) return false;
   if (s.seats_lost >= most_seats_lost || (begun && s.fresh_tokens < least_tokens_seated)) return false;
   if (s.priority <= needy.priority) return false;

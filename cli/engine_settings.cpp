@@ -53,6 +53,10 @@ void copy_engine_settings(const config::settings& all, engine_options& out) {
   out.memory_low_watermark = from.memory_low_watermark;
   out.prefix_cache = from.prefix_cache;
   out.preempt_every = from.preempt_every;
+  out.park_ram_bytes = from.park_ram_bytes;
+  out.park_disk_bytes = from.park_disk_bytes;
+  out.park_folder = from.park_folder;
+  out.park_always = from.park_always;
   out.trace_dir = from.trace_dir;
 }
 

@@ -43,6 +43,10 @@ struct settings {
     double memory_low_watermark = 0.90;
     bool prefix_cache = true;
     std::uint32_t preempt_every = 0;
+    std::uint64_t park_ram_bytes = 0;
+    std::uint64_t park_disk_bytes = 0;
+    std::string park_folder = "/var/tmp";
+    bool park_always = false;
     std::string trace_dir;
   } engine;
 

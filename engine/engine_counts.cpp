@@ -26,6 +26,11 @@ void engine_state::cache_changed(const actors::kv_level& level) {
   kv_level_ = level;
 }
 
+void engine_state::park_changed(const actors::park_level& level) {
+  const std::lock_guard lock(stats_mutex_);
+  park_level_ = level;
+}
+
 namespace {
 
 template<class Latency>
@@ -48,6 +53,11 @@ actors::scheduler_stats joined(const actors::scheduler_stats& earlier, actors::s
   now.decode_tokens += earlier.decode_tokens;
   now.preemptions += earlier.preemptions;
   now.recomputed_tokens += earlier.recomputed_tokens;
+  now.parks += earlier.parks;
+  now.parks_failed += earlier.parks_failed;
+  now.parks_dropped += earlier.parks_dropped + earlier.parked; // with the actors
+  now.resumes += earlier.resumes;
+  now.resumes_failed += earlier.resumes_failed;
   now.prefix_asked_tokens += earlier.prefix_asked_tokens;
   now.prefix_found_tokens += earlier.prefix_found_tokens;
   now.seats_yielded += earlier.seats_yielded;
@@ -64,13 +74,26 @@ actors::scheduler_stats joined(const actors::scheduler_stats& earlier, actors::s
   return now;
 }
 
+actors::park_level joined(const actors::park_level& earlier, actors::park_level now) {
+  now.saved += earlier.saved;
+  now.loaded += earlier.loaded;
+  now.written += earlier.written;
+  now.read += earlier.read;
+  now.write_failures += earlier.write_failures;
+  now.read_failures += earlier.read_failures;
+  now.corrupt += earlier.corrupt;
+  return now;
+}
+
 } // namespace
 
-/// The scheduler counts from zero in each generation.
+/// The scheduler and the parker count from zero in each generation.
 void engine_state::keep_sums() {
   const std::lock_guard lock(stats_mutex_);
   earlier_ = joined(earlier_, scheduler_stats_);
   scheduler_stats_ = {};
+  park_earlier_ = joined(park_earlier_, park_level_);
+  park_level_ = {};
 }
 
 std::vector<lost_messages> engine_state::lost() const {
@@ -103,6 +126,19 @@ engine_stats engine_state::stats() const {
     out.memory.forecast = host->memory.total();
     out.memory.forecast_data = host->memory.data;
   }
+  const actors::park_level p = joined(park_earlier_, park_level_);
+  const std::uint64_t block = park_block_bytes_;
+  out.park_memory = p.memory;
+  out.park_memory_total = p.memory_total;
+  out.park_disk = p.disk;
+  out.park_disk_total = p.disk_total;
+  out.park_saved_bytes = p.saved * block;
+  out.park_loaded_bytes = p.loaded * block;
+  out.park_written_bytes = p.written * block;
+  out.park_read_bytes = p.read * block;
+  out.park_write_failures = p.write_failures;
+  out.park_read_failures = p.read_failures;
+  out.park_corrupt = p.corrupt;
   out.finished_stop = ends_.stop;
   out.finished_length = ends_.length;
   out.cancelled = ends_.cancelled;
@@ -118,6 +154,12 @@ engine_stats engine_state::stats() const {
   out.recomputed_tokens = s.recomputed_tokens;
   out.prefix_asked_tokens = s.prefix_asked_tokens;
   out.prefix_found_tokens = s.prefix_found_tokens;
+  out.parks = s.parks;
+  out.parks_failed = s.parks_failed;
+  out.parks_dropped = s.parks_dropped;
+  out.resumes = s.resumes;
+  out.resumes_failed = s.resumes_failed;
+  out.parked = s.parked;
   out.waiting_by_priority = s.waiting_by_priority;
   out.seats_yielded = s.seats_yielded;
   out.displaced = s.displaced;

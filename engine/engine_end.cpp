@@ -84,8 +84,8 @@ void engine_state::rebuild_after(runtime::duration delay) {
 void engine_state::rebuild() {
   rebuild_timer_ = {};
   if (stage_ != stage::ready) return;
-  // The step of the executor that is gone may still write the KV pool.
-  if (cast_->backend_busy) return rebuild_after(backend_poll);
+  // The step of the executor that is gone may still write the KV pool, and so may the parker's worker.
+  if (cast_->backend_busy || cast_->parker_busy) return rebuild_after(backend_poll);
   ++generation_;
   keep_sums();
   if (auto spawned = spawn_actors(); !spawned) {

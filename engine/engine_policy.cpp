@@ -31,6 +31,7 @@ actors::scheduler_options scheduler_options_of(const engine_options& o) {
   s.tenants.token_burst = o.tenant_token_burst;
   s.prefix_cache = o.prefix_cache;
   s.preempt_every = o.preempt_every;
+  if (o.park_always) s.park = actors::park_choice::always;
   return s;
 }
 

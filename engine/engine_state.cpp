@@ -4,6 +4,7 @@
 #include "actors/cache_actor.hpp"
 #include "actors/executor_actor.hpp"
 #include "actors/guard_actor.hpp"
+#include "actors/park_actor.hpp"
 #include "actors/scheduler_actor.hpp"
 #include "engine/contained.hpp"
 #include "runtime/mailbox.hpp"
@@ -25,6 +26,10 @@ result<void> check_options(const engine_options& o, std::uint32_t door_slack) {
   };
   if (o.max_batch == 0) return wrong("max-batch is 0, at least 1 is needed", "max_batch");
   if (o.max_step_tokens == 0) return wrong("max-step-tokens is 0, at least 1 is needed", "max_step_tokens");
+  if (o.park_disk_bytes > 0 && o.park_ram_bytes == 0)
+    return wrong(
+        "park-disk is for what park-ram has no room for, and park-ram is 0: give both, or no park-disk",
+        "park_disk_bytes");
   // Every live request has its slots in the scheduler's mailbox.
   constexpr std::uint64_t most =
       (runtime::most_mailbox_messages - actors::scheduler_slots) / actors::scheduler_slots_per_request;
@@ -48,6 +53,10 @@ engine_environment real_environment(const asio::any_io_executor& executor) {
   e.timers = std::make_shared<runtime::asio_timers>(executor);
   e.background = pool->get_executor();
   e.keep = pool;
+  e.make_park_worker = [] {
+    auto worker = std::make_shared<asio::thread_pool>(1);
+    return std::pair<asio::any_io_executor, std::shared_ptr<void>>(worker->get_executor(), worker);
+  };
   e.load = load_model_host;
   e.read_memory = [] { return read_memory_sample(); };
   e.seed = std::random_device{}();
@@ -186,6 +195,7 @@ result<void> engine_state::spawn_cast() {
   if (!runner) return runner.error();
   cast_->executor = *runner;
   ++engine_actors_;
+  if (auto parker = spawn_parker(); !parker) return parker;
 
   actors::model_ready facts;
   facts.kv_blocks = blocks;
@@ -193,9 +203,30 @@ result<void> engine_state::spawn_cast() {
   facts.context = host->context;
   facts.end_of_sequence = host->info.end_of_sequence;
   facts.reach_border = host->program->reach_border();
+  if (host->park) {
+    const actors::park_limits park = host->park->limits();
+    facts.park_blocks = park.memory_blocks;
+    facts.parking_room = {park.memory_blocks, park.disk_blocks, park.costs};
+  }
   if (cast_->scheduler.tell(std::move(facts)) != runtime::enqueue_result::ok)
     return error{errc::internal, "the scheduler took no mail", {}, 0};
   if (memory_.step() > 0) order_memory(); // a new scheduler knows of no shortage
+  return {};
+}
+
+result<void> engine_state::spawn_parker() {
+  if (!host->park) return {};
+  if (!park_worker_.first) park_worker_ = environment.make_park_worker();
+  const std::uint32_t control = actors::park_slots_per_request * most_live() + actors::park_slots;
+  // Its jobs keep the whole host: the backend alone must not outlive the weights of its running step.
+  auto parker = runtime::spawn<actors::park_actor>(
+      system, executor, engine_actor(control, 0), host->park,
+      std::shared_ptr<kernels::backend>(host, host->backend.get()), park_worker_.first, cast_);
+  if (!parker) return parker.error();
+  cast_->parker = *parker;
+  ++engine_actors_;
+  const std::lock_guard lock(stats_mutex_);
+  park_block_bytes_ = host->park->block_bytes();
   return {};
 }
 
@@ -204,6 +235,7 @@ void engine_state::stop_cast() {
   cast_->cache.stop();
   cast_->scheduler.stop();
   cast_->executor.stop();
+  cast_->parker.stop();
 }
 
 } // namespace troupe::detail

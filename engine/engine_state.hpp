@@ -25,6 +25,7 @@
 #include <stop_token>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace troupe::detail {
@@ -36,6 +37,9 @@ struct engine_environment {
   /// Where loading, tokenising and trace writing happen; not the engine's executor in production.
   boost::asio::any_io_executor background;
   std::shared_ptr<void> keep; ///< what `background` belongs to
+  /// Where parked blocks are copied: a worker of its own, because it waits for disks, made when there is a
+  /// park pool. The second is what the executor belongs to.
+  std::function<std::pair<boost::asio::any_io_executor, std::shared_ptr<void>>()> make_park_worker;
   std::function<host_result(const engine_options&, std::stop_token)> load;
   std::function<memory_sample()> read_memory; ///< empty: memory is not watched
   std::uint64_t seed = 0;                     ///< of sampling seeds that requests leave open
@@ -108,6 +112,7 @@ struct engine_state final : stream_owner, actors::cast_listener, std::enable_sha
   void scheduler_changed(const actors::scheduler_stats& now) override;
   void cache_changed(const actors::kv_level& level) override;
   void discard(std::span<const actors::block_id> blocks, std::uint32_t forgotten) override;
+  void park_changed(const actors::park_level& level) override;
 
   const boost::asio::any_io_executor executor;
   engine_options options;                 ///< as given, but for what `reconfigure` changed
@@ -162,6 +167,7 @@ struct engine_state final : stream_owner, actors::cast_listener, std::enable_sha
   void answer_start(result<void> outcome);
   result<void> spawn_actors();
   result<void> spawn_cast();
+  result<void> spawn_parker();
   void stop_cast();
   void begin(std::uint64_t id, std::shared_ptr<stream_state> client, request asked);
   std::optional<error> refusal(const stream_state& client, std::uint64_t sequences) const;
@@ -211,6 +217,7 @@ struct engine_state final : stream_owner, actors::cast_listener, std::enable_sha
   std::unordered_map<std::uint64_t, live_request> live_;
   std::unordered_map<std::uint64_t, live_group> groups_; ///< by stream id
   std::shared_ptr<actors::cast> cast_;
+  std::pair<boost::asio::any_io_executor, std::shared_ptr<void>> park_worker_; ///< once there is a park pool
   const std::string run_ = trace_run_name();
   std::stop_source loading_;
   std::optional<waiting_handler> on_start_;
@@ -245,6 +252,8 @@ struct engine_state final : stream_owner, actors::cast_listener, std::enable_sha
   actors::scheduler_stats scheduler_stats_; ///< of this generation
   actors::scheduler_stats earlier_;         ///< sums of those before it
   actors::kv_level kv_level_;
+  actors::park_level park_level_, park_earlier_; ///< as scheduler_stats_ and earlier_
+  std::uint64_t park_block_bytes_ = 0;
   end_counts ends_;
   memory_stats memory_stats_;
 };

@@ -13,6 +13,11 @@ namespace troupe::detail {
 namespace {
 
 constexpr std::uint32_t usual_positions = 1024; // of one sequence, when the cache's size is left open
+
+std::string parked(const memory_plan& plan) {
+  return plan.park == 0 ? "" : ", parked " + human_bytes(plan.park);
+}
+
 } // namespace
 
 std::uint64_t available_memory() {
@@ -24,11 +29,13 @@ result<memory_plan> plan_memory(const memory_demand& demand, std::uint64_t avail
   plan.weights = demand.weights;
   plan.activations = demand.activations;
   plan.buffers = demand.buffers;
+  plan.park = demand.park;
   plan.program = demand.program;
   plan.available = available;
   plan.kv_block_tokens = demand.kv_block_tokens;
 
-  const std::uint64_t fixed = demand.weights + demand.activations + demand.buffers + demand.program;
+  const std::uint64_t fixed =
+      demand.weights + demand.activations + demand.buffers + demand.program + demand.park;
   const std::uint64_t blocks_per_sequence = div_up<std::uint64_t>(demand.context, demand.kv_block_tokens);
   const std::uint64_t one_sequence = blocks_per_sequence * demand.kv_block;
   std::uint64_t kv = demand.kv_memory;
@@ -50,18 +57,25 @@ result<memory_plan> plan_memory(const memory_demand& demand, std::uint64_t avail
   plan.kv = blocks * demand.kv_block;
   // The ledger, and what the pool's last huge page holds beyond it.
   plan.buffers += blocks * demand.kv_block_ledger + footprint(plan.kv) - plan.kv;
-  plan.data = demand.data + plan.kv + plan.activations + plan.buffers;
+  plan.data = demand.data + plan.kv + plan.activations + plan.buffers + plan.park;
   if (plan.total() > available) {
     // Whatever alone would make room is what to change.
-    const bool buffers = plan.total() - available < plan.buffers && plan.buffers > plan.kv;
+    const std::uint64_t lacking = plan.total() - available;
+    const bool park = lacking <= plan.park;
+    const bool buffers = !park && lacking < plan.buffers && plan.buffers > plan.kv;
     return error{
         errc::no_memory,
         "the model needs " + human_bytes(plan.total()) + " (weights " + human_bytes(plan.weights) + ", KV " +
             human_bytes(plan.kv) + ", activations " + human_bytes(plan.activations) + ", buffers " +
-            human_bytes(plan.buffers) + ", program " + human_bytes(plan.program) + ") and " +
-            human_bytes(available) + " are available, " + human_bytes(plan.total() - available) +
-            " too few: lower " + (buffers ? "max-queue or max-batch" : "kv-memory, max-batch or max-context"),
-        buffers ? "max_queue" : "kv_memory", 0};
+            human_bytes(plan.buffers) + ", program " + human_bytes(plan.program) + parked(plan) + ") and " +
+            human_bytes(available) + " are available, " + human_bytes(lacking) + " too few: lower " +
+            (park      ? "park-ram"
+             : buffers ? "max-queue or max-batch"
+                       : "kv-memory, max-batch or max-context"),
+        park      ? "park_ram_bytes"
+        : buffers ? "max_queue"
+                  : "kv_memory",
+        0};
   }
   return plan;
 }
@@ -70,8 +84,8 @@ std::string describe(const memory_plan& plan) {
   return human_bytes(plan.total()) + ": weights " + human_bytes(plan.weights) + ", KV " +
          human_bytes(plan.kv) + " (" + std::to_string(plan.kv_blocks) + " blocks of " +
          std::to_string(plan.kv_block_tokens) + " tokens), activations " + human_bytes(plan.activations) +
-         ", buffers " + human_bytes(plan.buffers) + ", program " + human_bytes(plan.program) + "; " +
-         human_bytes(plan.available) + " available";
+         ", buffers " + human_bytes(plan.buffers) + ", program " + human_bytes(plan.program) + parked(plan) +
+         "; " + human_bytes(plan.available) + " available";
 }
 
 } // namespace troupe::detail

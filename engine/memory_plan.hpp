@@ -23,6 +23,7 @@ struct memory_demand {
   std::uint32_t context = 0; ///< positions one sequence may reach
   std::uint32_t max_batch = 0;
   std::uint64_t kv_memory = 0; ///< asked for; 0 = choose
+  std::uint64_t park = 0;      ///< in memory
 };
 
 /// Bytes this process may still take: runtime::memory_facts::available.

@@ -254,6 +254,9 @@ result<memory_plan> forecast(const file_host& host, const engine_options& option
   demand.context = host.context;
   demand.max_batch = options.max_batch;
   demand.kv_memory = options.kv_memory_bytes;
+  // One block more, through which the others come from the disk.
+  if (options.park_ram_bytes > 0)
+    demand.park = options.park_ram_bytes - options.park_ram_bytes % demand.kv_block + demand.kv_block;
   return plan_memory(demand, available_memory() + std::max(now.resident, demand.weights));
 }
 
@@ -443,6 +446,14 @@ host_result load_model_host(const engine_options& options, std::stop_token stop)
   if (!memory) return memory.error();
   host->memory = *memory;
   if (auto taken = take_memory(*host, options, stop); !taken) return taken.error();
+  if (options.park_ram_bytes > 0) {
+    auto park = actors::park_store::make(
+        {host->model->program->kv.bytes_per_block(), options.park_ram_bytes, options.park_disk_bytes,
+         options.park_folder},
+        stop);
+    if (!park) return park.error();
+    host->park = std::move(*park);
+  }
   host->block_tokens = host->model->program->kv.block_tokens;
   host->plan_number = host->model->plan.number;
   host->program = host->model->program;

@@ -2,6 +2,7 @@
 // Everything that a start loads: the model, its text side, its backend with the KV pool, and the memory plan.
 #pragma once
 
+#include "actors/park_store.hpp"
 #include "actors/token_text.hpp"
 #include "engine/memory_plan.hpp"
 #include "kernels/backend.hpp"
@@ -45,6 +46,7 @@ class model_host {
   std::string isa; ///< the highest of its kernels, as engine_options takes it
   std::shared_ptr<const kernels::step_program> program;
   std::shared_ptr<kernels::backend> backend; ///< waits for its step before it goes
+  std::shared_ptr<actors::park_store> park;  ///< null: nothing is parked
 };
 
 using host_result = result<std::shared_ptr<const model_host>>;

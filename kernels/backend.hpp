@@ -7,6 +7,7 @@
 #include "kernels/token_mask.hpp"
 #include "runtime/base/error.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -107,6 +108,18 @@ class backend {
   virtual void submit(
       std::shared_ptr<const step_program> program, step_input input,
       std::function<void(step_result)> done) = 0;
+
+  /// Copies one KV block, over all layers, out of the pool or into it; the bytes are those of
+  /// kv_layout::bytes_per_block. False, and nothing is promised of the copy, when this machine cannot.
+  /// Thread: any, also beside a step that does not write the block, or for a copy into it not read it either.
+  virtual bool copy_block_out(std::uint32_t block, std::span<std::byte> to) const noexcept {
+    (void)block, (void)to;
+    return false;
+  }
+  virtual bool copy_block_in(std::uint32_t block, std::span<const std::byte> from) noexcept {
+    (void)block, (void)from;
+    return false;
+  }
 
   /// What computes, one line a person can read: "kernels avx512, KV f16, 8 threads". Which kernel multiplies
   /// a matrix depends on its program: `describe_kernels`.

@@ -90,6 +90,19 @@ class pooled_backend final : public cpu_backend {
     }
   }
 
+  bool copy_block_out(std::uint32_t block, std::span<std::byte> to) const noexcept override {
+    if (block >= kv_.blocks || to.size() != kv_.layout.bytes_per_block()) return false;
+    for (std::uint32_t layer = 0; layer < kv_.layout.layers; ++layer)
+      std::memcpy(to.data() + layer * kv_.tile_stride(), kv_.block(layer, block), kv_.tile_stride());
+    return true;
+  }
+  bool copy_block_in(std::uint32_t block, std::span<const std::byte> from) noexcept override {
+    if (block >= kv_.blocks || from.size() != kv_.layout.bytes_per_block()) return false;
+    for (std::uint32_t layer = 0; layer < kv_.layout.layers; ++layer)
+      std::memcpy(kv_.block(layer, block), from.data() + layer * kv_.tile_stride(), kv_.tile_stride());
+    return true;
+  }
+
   std::string describe() const override {
     const unsigned threads = compute_->threads();
     return "kernels " + std::string(isa_name(kernels_for(level_).level)) + ", KV " +

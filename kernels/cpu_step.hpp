@@ -28,6 +28,13 @@ struct kv_pool {
   std::byte* tiles(std::uint32_t layer, std::uint32_t kv_head) noexcept {
     return data.data() + std::size_t{layer} * blocks * tile_stride() + kv_head * tile_bytes();
   }
+  /// The tiles of one block in one layer, `tile_stride` bytes.
+  std::byte* block(std::uint32_t layer, std::uint32_t number) noexcept {
+    return data.data() + (std::size_t{layer} * blocks + number) * tile_stride();
+  }
+  const std::byte* block(std::uint32_t layer, std::uint32_t number) const noexcept {
+    return data.data() + (std::size_t{layer} * blocks + number) * tile_stride();
+  }
 };
 
 /// Plans and computes steps, one at a time. Memory grows in `plan` and `reserve` only.

@@ -132,6 +132,42 @@ void add_process_memory(exposition& out, const memory_stats& m) {
       double(m.discarded));
 }
 
+void add_parking(exposition& out, const engine_stats& e) {
+  const sample places[] = {
+      {"place", "memory", double(e.park_memory)}, {"place", "disk", double(e.park_disk)}};
+  out.add(
+      prom::MetricType::Gauge, "troupe_parked_blocks",
+      "KV blocks of preempted requests that are kept outside the KV cache", places);
+  const sample most[] = {
+      {"place", "memory", double(e.park_memory_total)}, {"place", "disk", double(e.park_disk_total)}};
+  out.add(prom::MetricType::Gauge, "troupe_parked_blocks_limit", "Room for them", most);
+  out.gauge("troupe_requests_parked", "Preempted requests whose KV blocks are kept", e.parked);
+  out.counter("troupe_parks_total", "Preempted requests whose KV blocks were to be kept", e.parks);
+  const sample ends[] = {
+      {"end", "resumed", double(e.resumes)},
+      {"end", "not_kept", double(e.parks_failed)},
+      {"end", "lost", double(e.resumes_failed)},
+      {"end", "dropped", double(e.parks_dropped)}};
+  out.add(
+      prom::MetricType::Counter, "troupe_parks_ended_total",
+      "What became of them: went on, computed again, or ended first", ends);
+  const sample bytes[] = {
+      {"copy", "saved", double(e.park_saved_bytes)},
+      {"copy", "loaded", double(e.park_loaded_bytes)},
+      {"copy", "written", double(e.park_written_bytes)},
+      {"copy", "read", double(e.park_read_bytes)}};
+  out.add(
+      prom::MetricType::Counter, "troupe_parked_bytes_total",
+      "Copied away, back, to the disk and from the disk", bytes);
+  const sample faults[] = {
+      {"fault", "write", double(e.park_write_failures)},
+      {"fault", "read", double(e.park_read_failures)},
+      {"fault", "checksum", double(e.park_corrupt)}};
+  out.add(
+      prom::MetricType::Counter, "troupe_park_disk_faults_total",
+      "What the disk did wrong; those requests were computed again", faults);
+}
+
 void add_requests(exposition& out, const engine_stats& e) {
   out.gauge("troupe_requests_running", "Requests that hold a place in the batch", e.running);
   out.gauge("troupe_requests_waiting", "Admitted requests that wait for a place", e.waiting);
@@ -261,6 +297,7 @@ metrics_text(const engine_stats& engine, const door_counters& doors, std::string
   exposition out(model_name);
   add_memory(out, engine);
   add_process_memory(out, engine.memory);
+  add_parking(out, engine);
   add_requests(out, engine);
   add_steps(out, engine);
   add_messages(out, engine);

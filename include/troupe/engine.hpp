@@ -53,7 +53,13 @@ struct engine_options {
   bool prefix_cache =
       true; ///< requests of one tenant that begin alike share KV blocks; no token depends on it
   std::uint32_t preempt_every = 0; ///< preempt a running sequence every N steps, for tests; 0 = never
-  std::string trace_dir;           ///< one trace file per request; empty = none
+  /// Memory that blocks of preempted requests are kept in, when computing them again would take longer than
+  /// copying them; 0 = none, and all are computed again. When it is full, the eldest go to a file of at most
+  /// `park_disk_bytes` in `park_folder`, which has no name and ends with the process.
+  std::uint64_t park_ram_bytes = 0, park_disk_bytes = 0;
+  std::string park_folder = "/var/tmp";
+  bool park_always = false; ///< whatever it costs, for tests
+  std::string trace_dir;    ///< one trace file per request; empty = none
   /// How often the process's memory is looked at while requests are in hand; 0 = never. From the high share
   /// of what it may have on, the batch shrinks, then the prefix cache; below the low one they grow back.
   std::uint32_t memory_interval_ms = 1000;
@@ -86,8 +92,9 @@ struct memory_plan {
   /// What a limit on data (RLIMIT_DATA) must allow: as the total, but with what is reserved and never used,
   /// such as the stacks of threads, and without files.
   std::uint64_t data = 0;
+  std::uint64_t park = 0; ///< in memory; what goes to the disk is not counted
   std::uint32_t kv_blocks = 0, kv_block_tokens = 0;
-  std::uint64_t total() const noexcept { return weights + kv + activations + buffers + program; }
+  std::uint64_t total() const noexcept { return weights + kv + activations + buffers + program + park; }
 };
 
 /// What was last read of the process's memory, bytes, and what was done for want of it.
@@ -124,6 +131,14 @@ struct engine_stats {
   std::uint32_t kv_total = 0, kv_free = 0, kv_leased = 0, kv_limbo = 0, kv_cached = 0;
   std::uint32_t running = 0, waiting = 0, paused = 0;
   std::uint64_t steps = 0, prefill_tokens = 0, decode_tokens = 0, preemptions = 0, recomputed_tokens = 0;
+  /// Preempted requests whose KV blocks were sent to the park pool: they went on with them (`resumes`), were
+  /// computed again because that failed there or on the way back, or ended first.
+  std::uint64_t parks = 0, parks_failed = 0, parks_dropped = 0, resumes = 0, resumes_failed = 0;
+  /// Blocks in the park pool now; they are no part of the sum above.
+  std::uint32_t parked = 0, park_memory = 0, park_memory_total = 0, park_disk = 0, park_disk_total = 0;
+  /// Bytes copied away, back, to the disk and from it, and what the disk did wrong.
+  std::uint64_t park_saved_bytes = 0, park_loaded_bytes = 0, park_written_bytes = 0, park_read_bytes = 0;
+  std::uint64_t park_write_failures = 0, park_read_failures = 0, park_corrupt = 0;
   /// Prompt tokens of requests that began, and those of them whose KV blocks were there already.
   std::uint64_t prefix_asked_tokens = 0, prefix_found_tokens = 0;
   std::array<std::uint32_t, 10> waiting_by_priority{};

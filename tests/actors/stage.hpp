@@ -33,10 +33,10 @@ class stage {
 
   explicit stage(
       const scheduler_options& options, std::uint32_t blocks = 64, std::uint32_t block_tokens = 4,
-      std::uint32_t context = 64, std::uint32_t reach_border = 0) :
+      std::uint32_t context = 64, std::uint32_t reach_border = 0, const park_room& park = {}) :
       core(options),
       options_(options), cache({1, 0, 0}, blocks, block_tokens) {
-    tell(model_ready{blocks, block_tokens, context, {eos}, reach_border});
+    tell(model_ready{blocks, block_tokens, context, {eos}, reach_border, park.memory, park});
   }
 
   template<class Message>
@@ -149,6 +149,9 @@ class stage {
   std::map<std::uint64_t, sequence_finished> ended;
   std::map<std::uint64_t, std::vector<token_ready>> tokens;
   std::map<std::uint64_t, std::vector<float>> scores;
+  std::vector<park_blocks> parks; ///< in whose place the test is
+  std::vector<restore_blocks> restores;
+  std::vector<std::uint64_t> prefetched_ids, dropped_ids;
   time_point alarm = time_point::max();
   int ends = 0, drains = 0;
   bool gaps = false; ///< scores came out of order
@@ -173,6 +176,10 @@ class stage {
   void take(publish_blocks&& m) { cache_mail.emplace_back(std::move(m)); }
   void take(run_step&& m) { step = std::move(m); }
   void take(close_sequence&& m) { closed_ids.push_back(m.id.number); }
+  void take(park_blocks&& m) { parks.push_back(std::move(m)); }
+  void take(prefetch_parked&& m) { prefetched_ids.push_back(m.id.number); }
+  void take(restore_blocks&& m) { restores.push_back(std::move(m)); }
+  void take(drop_parked&& m) { dropped_ids.push_back(m.id.number); }
   void take(set_alarm&& m) { alarm = m.at; }
   void take(drained&&) { ++drains; }
 };

@@ -61,6 +61,7 @@ struct troupe_of_two : cast_listener {
   void drained() override {}
   void scheduler_changed(const scheduler_stats&) override {}
   void cache_changed(const kv_level&) override {}
+  void park_changed(const park_level&) override {}
 
   runtime::spawn_options slots(std::uint32_t control) {
     runtime::spawn_options o;

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Every answer among 32 at once equals that of the same request alone, at every door, through preemption too."""
+"""Every answer among 32 at once equals that of the same request alone, at every door, through preemption too, whether
+what is taken away is computed again, kept in memory or written to the disk."""
 import asyncio
 import random
+import tempfile
 
 from client import drill
 from client.answer import http_ask
@@ -11,9 +13,12 @@ from client.work import NEW_TOKENS, context_of, mixed_work, text_ids
 
 AT_ONCE = 32
 DOORS = ("http", "ws", "tcp")
+PARKED_DOORS = ("ws",)  # what is parked does not know of doors
 SHORT_ANSWERS = 96
 RETRY_LIMIT_S = 300
 MOST_ROUNDS = 8
+SHORT_OF_MEMORY = ("small KV", "parked on disk")
+PARKED = ("parked in memory", "parked on disk")
 # Undisturbed and under forced preemption no request may be refused, and a slow machine, which lets some wait for longer
 # than the minute of the default, is no fault: this drill compares tokens. That waiting ends in time is shown by the
 # simulation and by tests/actors. With small KV memory refusals are expected, and the default stands.
@@ -119,15 +124,25 @@ async def scenario(d):
     small = int(wanted * block_bytes) + 1
     # A goal far away: prompts, and what is computed again, take whole steps, so that many requests run and grow at once.
     crowded = PATIENT | {"engine.tpot_goal_ms": "60000"}
+    few_blocks = crowded | {"engine.kv_memory": small, "engine.kv_high_watermark": 1.0}
     preempting = crowded | {"engine.preempt_every": 3 if d.quick else 5}
     variants = [
         ("plain", PATIENT, 0.2),
         ("forced preemption", preempting | {"engine.prefix_cache": False}, 0.2),  # computed again, not found again
         ("forced preemption, prefix cache", preempting, 0.2),
-        ("small KV", crowded | {"engine.kv_memory": small, "engine.kv_high_watermark": 1.0}, 0.02),
+        ("small KV", few_blocks, 0.02),
+    ]
+    # Those that wait for blocks leave memory to one sequence of theirs; the others go to the disk.
+    parking = {"engine.park_always": True, "engine.prefix_cache": False, "engine.park_ram_bytes": 1 << 28}
+    one_sequence = int(-(-(longest + NEW_TOKENS) // block_tokens) * block_bytes) + 1
+    variants += [
+        ("parked in memory", preempting | parking, 0.2),
+        ("parked on disk", few_blocks | preempting | parking | {
+            "engine.park_ram_bytes": one_sequence, "engine.park_disk_bytes": 1 << 32,
+            "engine.park_folder": tempfile.gettempdir()}, 0.02),
     ]
     for label, settings, stagger_s in variants:
-        for door in DOORS:
+        for door in DOORS if label not in PARKED else PARKED_DOORS:
             if not d.wanted(f"{label}, {door}"):
                 continue
             async with d.serve(settings) as server:
@@ -138,7 +153,7 @@ async def under_load(d, server, what, door, label, work, reference, choose, stag
     """Rounds of all requests until the load was what it should be: how they overlap is up to the machine."""
     wrong, refused, rounds = 0, 0, 0
     while True:
-        if label == "small KV":  # before each round: the answers of the last one were long
+        if label in SHORT_OF_MEMORY:  # before each round: the answers of the last one were long
             await expect_short_answers(d, server)
         answers, refusals = await together(d, server, door, work, choose, stagger_s)
         rounds += 1
@@ -147,21 +162,36 @@ async def under_load(d, server, what, door, label, work, reference, choose, stag
         metrics = await d.expect_no_blocks(server, what)
         most = metrics["troupe_step_sequences_max"]
         preemptions, recomputed = metrics["troupe_preemptions_total"], metrics["troupe_recomputed_tokens_total"]
-        met = preemptions > 0 and recomputed > 0 if label == "small KV" else most >= 16
+        resumed = metrics['troupe_parks_ended_total{end="resumed"}']
+        copied = {c: metrics[f'troupe_parked_bytes_total{{copy="{c}"}}'] for c in ("loaded", "written", "read")}
+        if label == "small KV":
+            met = preemptions > 0 and recomputed > 0
+        elif label == "parked on disk":
+            met = resumed > 0 and copied["written"] > 0 and copied["read"] > 0
+        else:
+            met = most >= 16
         if met or rounds == MOST_ROUNDS:
             break
-    if label != "small KV":
+    if label not in SHORT_OF_MEMORY:
         d.expect(most >= 16, f"{what}: most sequences in one step", ">= 16", most)
         d.expect(refused == 0, f"{what}: refusals", "none", refused)
     if label == "plain":
         d.expect(preemptions == 0, f"{what}: preemptions", 0, preemptions)
+    elif label in PARKED:
+        d.expect(resumed > 0, f"{what}: parked requests that went on", "> 0", resumed)
+        d.expect(copied["loaded"] > 0, f"{what}: bytes brought back", "> 0", copied["loaded"])
+        if label == "parked on disk":
+            d.expect(copied["written"] > 0, f"{what}: bytes written to the disk", "> 0", copied["written"])
+            d.expect(copied["read"] > 0, f"{what}: bytes read from it", "> 0", copied["read"])
+        faults = {f: metrics[f'troupe_park_disk_faults_total{{fault="{f}"}}'] for f in ("write", "read", "checksum")}
+        d.equal(faults, {"write": 0, "read": 0, "checksum": 0}, f"{what}: faults of the disk")
     else:
         d.expect(preemptions > 0, f"{what}: preemptions", "> 0", preemptions)
         d.expect(recomputed > 0, f"{what}: recomputed tokens", "> 0", recomputed)
     total = rounds * len(work)
     d.say(f"{what}: {total - wrong} of {total} equal; at most {most:.0f} sequences and "
           f"{metrics['troupe_step_rows_max']:.0f} rows in a step; {preemptions:.0f} preemptions, {recomputed:.0f} tokens "
-          f"recomputed; {refused} refusals")
+          f"recomputed; {resumed:.0f} parked and resumed, {copied['written'] / 2**20:.0f} MiB to the disk; {refused} refusals")
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ struct engine_fixture {
   boost::asio::io_context io;
   boost::asio::io_context text; ///< the background's, when `slow_text`; it runs only when the test says so
   bool slow_text = false;
+  boost::asio::any_io_executor worker_of_parker; ///< none: a thread of its own
   std::shared_ptr<runtime::sim::counting_timers> timers = std::make_shared<runtime::sim::counting_timers>(
       std::make_shared<runtime::asio_timers>(io.get_executor()));
   std::shared_ptr<fake_host> host = std::make_shared<fake_host>(io.get_executor(), 64);
@@ -45,6 +46,10 @@ struct engine_fixture {
     auto around = detail::real_environment(io.get_executor());
     around.timers = timers;
     around.background = slow_text ? text.get_executor() : io.get_executor();
+    if (worker_of_parker)
+      around.make_park_worker = [ex = worker_of_parker] {
+        return std::pair<boost::asio::any_io_executor, std::shared_ptr<void>>(ex, nullptr);
+      };
     around.load = [h = host](const engine_options&, std::stop_token) -> detail::host_result {
       return std::shared_ptr<const detail::model_host>(h);
     };

@@ -7,6 +7,8 @@
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/post.hpp>
 
+#include <algorithm>
+#include <atomic>
 #include <new>
 #include <stdexcept>
 #include <string>
@@ -88,6 +90,15 @@ class fake_backend final : public kernels::backend {
   void release() {
     if (waiting_) boost::asio::post(executor_, std::exchange(waiting_, {}));
   }
+  bool copy_block_out(std::uint32_t, std::span<std::byte> to) const noexcept override {
+    ++blocks_out;
+    std::fill(to.begin(), to.end(), std::byte{1});
+    return true;
+  }
+  bool copy_block_in(std::uint32_t, std::span<const std::byte>) noexcept override {
+    ++blocks_in;
+    return true;
+  }
   std::string describe() const override { return "fake"; }
   std::uint64_t scratch_bytes(const kernels::step_program&, std::uint32_t, std::uint32_t) const override {
     return 0;
@@ -103,6 +114,7 @@ class fake_backend final : public kernels::backend {
   bool by_seed = false;          ///< tokens depend on the sampling seed too
   std::uint64_t steps = 0;
   std::size_t most_sequences = 0;
+  mutable std::atomic<std::uint32_t> blocks_out{0}, blocks_in{0}; ///< copied; by the parker's worker
 
  private:
   boost::asio::any_io_executor executor_;

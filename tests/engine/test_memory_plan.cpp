@@ -104,6 +104,21 @@ BOOST_AUTO_TEST_CASE(buffers_that_are_too_large_name_the_queue) {
   BOOST_TEST(plan.error().message.find("max-queue") != std::string::npos);
 }
 
+BOOST_AUTO_TEST_CASE(the_memory_for_parked_blocks_counts_and_is_named_when_it_is_what_does_not_fit) {
+  memory_demand d = small_model();
+  d.park = 50 * mib;
+  const auto plan = detail::plan_memory(d, 10'000 * mib);
+  BOOST_REQUIRE(plan.has_value());
+  BOOST_TEST(plan->total() == (100 + 10 + 5 + 50 + 32) * mib);
+  BOOST_TEST(detail::describe(*plan).find("parked 50.0 MiB") != std::string::npos);
+  const auto too_much = detail::plan_memory(d, 150 * mib);
+  BOOST_REQUIRE(!too_much);
+  BOOST_TEST(too_much.error().param == "park_ram_bytes");
+  BOOST_TEST(
+      detail::describe(*detail::plan_memory(small_model(), 10'000 * mib)).find("parked") ==
+      std::string::npos);
+}
+
 BOOST_AUTO_TEST_CASE(the_machine_reports_available_memory) {
   BOOST_TEST(detail::available_memory() > mib);
 }

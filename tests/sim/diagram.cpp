@@ -70,7 +70,8 @@ std::string diagram_recorder::text() const {
   const auto ring = [&](party of) -> runtime::actor_trace& {
     auto& r = rings[of];
     r.actor = of + 1; // 0 is "outside"
-    constexpr const char* names[] = {"scheduler", "cache", "executor", "guard", "backend", "client"};
+    constexpr const char* names[] = {"scheduler", "cache",  "executor", "guard",
+                                     "backend",   "client", "parker"};
     r.name = of < first_request ? names[of] : "request/" + std::to_string(of - first_request + 1);
     return r;
   };

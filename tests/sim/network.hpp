@@ -23,11 +23,13 @@ using any_message = std::variant<
     actors::sequence_finished, actors::prompt_ready, actors::prompt_failed, actors::client_cancel,
     actors::events_read, actors::reserve_blocks, actors::release_blocks, actors::step_finished,
     actors::publish_blocks, actors::run_step, actors::close_sequence, actors::step_computed,
-    actors::row_verdicts, actors::check_rows, actors::limit_batch, actors::spare_memory>;
+    actors::row_verdicts, actors::check_rows, actors::park_blocks, actors::prefetch_parked,
+    actors::restore_blocks, actors::drop_parked, actors::park_job_done, actors::sequence_parked,
+    actors::sequence_restored, actors::limit_batch, actors::spare_memory>;
 
 /// Participants: the fixed ones, then one per request.
 using party = std::uint32_t;
-enum : party { scheduler = 0, cache_manager, executor, guard, backend, client, first_request };
+enum : party { scheduler = 0, cache_manager, executor, guard, backend, client, parker, first_request };
 
 struct delivery {
   party from = 0, to = 0;

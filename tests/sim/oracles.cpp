@@ -24,11 +24,13 @@ void simulation::check_endings() {
   if (mail_.waits(scheduler, cache_manager)) return;
   require(cache_.level().limbo <= limbo_allowed_, "blocks are in limbo that no running step writes");
   for (const ending& e : ending_)
-    require(cache_.pool().held(e.id) == 0, "an ended request keeps its blocks", e.id.number);
+    require(
+        cache_.pool().held(e.id) == 0 || copied_now(e.id), "an ended request keeps its blocks", e.id.number);
   if (mail_.waits(cache_manager, scheduler)) return;
   for (const ending& e : ending_)
     require(
-        e.in_step || of(e.id).finished, "a request outlives the step that ran when it ended", e.id.number);
+        e.in_step || copied_now(e.id) || of(e.id).finished,
+        "a request outlives the step that ran when it ended", e.id.number);
   std::erase_if(ending_, [this](const ending& e) { return of(e.id).finished.has_value(); });
 }
 
@@ -38,6 +40,9 @@ void simulation::check_ledger() {
   require(pool.balanced(), "free + leased + limbo + cached is not total");
   if (mail_.sent() % 16 == 0) require(pool.audit(), "the ledger's counts differ from its blocks");
   check_endings();
+  if (copying_ && copying_->work != actors::park_work::write && copying_->work != actors::park_work::read)
+    for (const auto& m : copying_->all())
+      require(pool.holders(m.block) >= 1, "a block that is copied is nobody's");
   if (!in_backend_) return;
   for (const auto& s : in_backend_->sequences) {
     const auto& p = participants_.at(s.sampling.seed - 1000);
@@ -50,6 +55,27 @@ void simulation::check_ledger() {
             "a block that the running step writes left its owner's table", p.core->id().number);
     }
   }
+}
+
+/// The scheduler waits until nobody touches its blocks.
+bool simulation::copied_now(actors::request_id id) const {
+  using parking = actors::scheduler_core::parking;
+  return std::any_of(seen_.begin(), seen_.end(), [&](const auto& v) {
+    return v.id == id && (v.parking == parking::saving || v.parking == parking::loading);
+  });
+}
+
+bool simulation::is_closing(actors::request_id id) const {
+  return std::any_of(seen_.begin(), seen_.end(), [&](const auto& v) { return v.id == id && v.closing; });
+}
+
+/// Within its bounds, and every slot in one place.
+void simulation::check_parking() {
+  const auto level = parker_.level();
+  require(
+      level.memory <= scenario_.park_memory && level.disk <= scenario_.park_disk,
+      "more is parked than there is room for");
+  if (mail_.sent() % 4 == 0) require(parker_.audit(), "parked blocks lie in two places, or in none");
 }
 
 void simulation::check_event(participant& p, const stream_event& event) {
@@ -505,10 +531,11 @@ void simulation::check_turns(const std::vector<actors::scheduler_core::view>& no
     auto& p = of(v.id);
     const bool in_step =
         std::find(running_requests_.begin(), running_requests_.end(), v.id) != running_requests_.end();
-    if (in_step || disturbed || v.paused || v.closing || v.held == 0) p.passed_over = 0;
+    const bool loads = v.parking == actors::scheduler_core::parking::loading;
+    if (in_step || disturbed || v.paused || v.closing || v.held == 0 || loads) p.passed_over = 0;
     const bool decodes = v.computed + 1 == p.script->prompt.size() + v.generated;
     if (in_step && (!decodes || p.begins)) prompt_runs = true; // the last row of a prompt that was known, too
-    if (v.paused || v.closing || v.held == 0 || in_step || disturbed) continue;
+    if (v.paused || v.closing || v.held == 0 || in_step || disturbed || loads) continue;
     if (decodes)
       require(
           ++p.passed_over <= 2 * now_seen.size() + 8, "a decode row is passed over for ever", v.id.number);
@@ -651,7 +678,8 @@ void simulation::check_preemptions(
     const auto was =
         std::lower_bound(seen_.begin(), seen_.end(), v.id, [](const auto& s, auto x) { return s.id < x; });
     if (was == seen_.end() || was->id != v.id || v.closing) continue;
-    if (v.held > 0 && v.paused && was->paused && was->held > 0) spares_paused = true;
+    const bool loads = was->parking == actors::scheduler_core::parking::loading;
+    if (v.held > 0 && v.paused && was->paused && was->held > 0 && !loads) spares_paused = true;
     if (v.held > 0 || was->held == 0) continue;
     require(
         std::find(running_requests_.begin(), running_requests_.end(), v.id) == running_requests_.end(),
@@ -690,7 +718,7 @@ void simulation::check_bounds() {
   const std::uint64_t patience = 64 + 16 * live * again * (1 + 4 * scenario_.context / o.max_step_tokens);
   for (const auto& v : seen_) {
     auto& p = participants_.at(v.id.number - 1);
-    if (v.held == 0 || v.paused || v.closing || p.failed_steps > 0) {
+    if (v.held == 0 || v.paused || v.closing || p.failed_steps > 0 || copied_now(v.id)) {
       p.last_in_step = steps_launched_;
       continue;
     }
@@ -713,7 +741,9 @@ void simulation::check_lengths(const std::vector<actors::scheduler_core::view>& 
     return std::find(running_requests_.begin(), running_requests_.end(), id) != running_requests_.end();
   };
   const auto prompt_under_way = [&](const auto& v) {
-    return v.held > 0 && v.seated && !v.paused && !v.closing && left(v) > 1 && !of(v.id).script->echo;
+    const bool loads = v.parking == actors::scheduler_core::parking::loading;
+    return v.held > 0 && v.seated && !v.paused && !v.closing && !loads && left(v) > 1 &&
+           !of(v.id).script->echo;
   };
   for (const auto& v : now_seen) {
     if (!prompt_under_way(v) || in_step(v.id)) continue;
@@ -726,7 +756,7 @@ void simulation::check_lengths(const std::vector<actors::scheduler_core::view>& 
 
 /// Nothing is under way and time is about to jump: whoever could run must have a reason to wait.
 void simulation::check_not_stalled() {
-  if (!mail_.empty() || in_backend_ || !open_) return;
+  if (!mail_.empty() || in_backend_ || copying_ || !open_) return;
   for (const auto& v : seen_) {
     const auto& p = participants_.at(v.id.number - 1);
     if (v.closing) complain("an ended sequence waits for nobody", v.id.number);
@@ -754,12 +784,16 @@ void simulation::check_end() {
   require(executor_.sequences() == 0, "the executor still knows sequences");
   require(executor_.running_step() == 0, "the executor still runs a step");
   require(scheduler_.committed_blocks() == 0, "blocks are committed at the end");
+  const auto parked = parker_.level();
+  require(parked.sequences == 0 && !parker_.busy(), "something is parked at the end");
+  require(parked.memory == 0 && parked.disk == 0, "parked blocks are not free at the end");
   require(drained_ == draining_, "drained was not told");
   const auto s = scheduler_.stats();
   std::uint64_t ended = s.finished_stop + s.finished_length + s.cancelled;
   for (const auto n : s.failed) ended += n;
   require(ended == s.submitted && s.submitted == participants_.size(), "the counters do not add up");
   require(s.steps == steps_launched_, "steps were miscounted");
+  require(s.parked == 0, "a park ended neither in a resume nor in a release");
 }
 
 } // namespace troupe::sim

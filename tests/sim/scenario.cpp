@@ -94,6 +94,18 @@ void make_faults(scenario& s, rng& r) {
   if (r.chance(0.3)) f.alarm_lateness = between(r, microseconds(10), milliseconds(5));
 }
 
+/// Room for a part of a sequence or for several; more often than not everything that fits is parked.
+void make_parking(scenario& s, rng& r) {
+  const std::uint32_t per_sequence = (s.limit() + s.block_tokens - 1) / s.block_tokens;
+  s.park_memory = in(r, 1, r.chance(0.7) ? per_sequence : 4 * per_sequence);
+  if (r.chance(0.8)) s.park_disk = in(r, 1, 4 * per_sequence);
+  s.options.park = r.chance(0.7) ? actors::park_choice::always : actors::park_choice::by_cost;
+  s.copy_time = r.chance(0.3) ? duration(0) : between(r, microseconds(1), microseconds(200));
+  if (r.chance(0.5) && s.options.preempt_every == 0) s.options.preempt_every = in(r, 1, 5);
+  if (r.chance(0.4)) s.faults.disk_fails = r.unit();
+  if (r.chance(0.4)) s.faults.disk_spoils = r.unit();
+}
+
 client_script
 make_client(const scenario& s, const features& f, rng& r, duration spread, std::uint64_t number) {
   client_script c;
@@ -209,6 +221,7 @@ scenario make_scenario(std::uint64_t seed) {
     for (std::uint32_t n = in(r, 1, 6); n > 0; --n)
       s.memory_orders.push_back(
           {between(r, duration(0), spread + milliseconds(40)), in(r, 1, s.options.max_batch), r.chance(0.5)});
+  if (r.chance(0.6)) make_parking(s, r);
   return s;
 }
 

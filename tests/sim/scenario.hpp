@@ -49,6 +49,8 @@ struct fault_settings {
   double late_answer = 0;      ///< probability per step that the answer comes again after later ones
   double allocation_fails = 0; ///< probability per handled message of cache manager and executor
   duration alarm_lateness{};   ///< at most
+  double disk_fails = 0;       ///< probability per piece of parked blocks that the disk takes or gives
+  double disk_spoils = 0;      ///< and that a piece comes back other than it was
 };
 
 /// What the engine orders while memory is short, and when it is back.
@@ -66,6 +68,8 @@ struct scenario {
   fault_settings faults;
   duration step_time = std::chrono::microseconds(500); ///< of a step, plus a part per row
   duration hop = std::chrono::microseconds(20);        ///< longest time a turn takes
+  std::uint32_t park_memory = 0, park_disk = 0;        ///< blocks; 0: nothing is parked
+  duration copy_time = std::chrono::microseconds(5);   ///< of a parked block, twenty times that on disk
   duration model_loads{};                              ///< when the door opens
   std::uint32_t lazy = ~0U;                            ///< participant whose mail is mostly left for later
   std::optional<duration> drain_at, cut_at;

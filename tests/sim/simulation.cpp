@@ -13,6 +13,10 @@ namespace {
 
 constexpr std::uint32_t model_number = 3, generation = 2; // any: they must only be carried along
 
+actors::park_costs costs_of(const scenario& s) {
+  return {s.copy_time, s.copy_time, 20 * s.copy_time, 20 * s.copy_time};
+}
+
 std::uint64_t mix(std::uint64_t a, std::uint64_t b) noexcept {
   return (a ^ b) * 0x9E3779B97F4A7C15U ^ (a >> 29);
 }
@@ -21,8 +25,10 @@ std::uint64_t mix(std::uint64_t a, std::uint64_t b) noexcept {
 
 simulation::simulation(std::uint64_t seed, const scenario& s, recorder* record) :
     scenario_(s), record_(record), chance_(seed, 2), mail_(seed), scheduler_(s.options),
-    cache_({model_number, 0, 0}, s.blocks, s.block_tokens), backend_(s.model, s.blocks, s.block_tokens),
-    writers_(s.blocks), participants_(s.clients.size()),
+    cache_({model_number, 0, 0}, s.blocks, s.block_tokens),
+    parker_({s.park_memory, s.park_disk, costs_of(s)}), backend_(s.model, s.blocks, s.block_tokens),
+    park_store_(s.park_memory, s.park_disk, s.block_tokens), writers_(s.blocks),
+    participants_(s.clients.size()),
     full_(
         s.options.kv_high_watermark,
         actors::reopening_level(s.options.kv_high_watermark, s.options.hysteresis)),
@@ -33,6 +39,7 @@ simulation::simulation(std::uint64_t seed, const scenario& s, recorder* record) 
   scheduler_effects_.reserve(1024);
   cache_effects_.reserve(1024);
   executor_effects_.reserve(16);
+  park_effects_.reserve(16);
   for (std::uint32_t i = 0; i < s.clients.size(); ++i) {
     const auto& c = s.clients[i];
     auto& p = participants_[i];
@@ -55,8 +62,14 @@ simulation::simulation(std::uint64_t seed, const scenario& s, recorder* record) 
     });
   };
   control(
-      s.model_loads,
-      actors::model_ready{s.blocks, s.block_tokens, s.context, {s.model.end_of_sequence}, s.model.border});
+      s.model_loads, actors::model_ready{
+                         s.blocks,
+                         s.block_tokens,
+                         s.context,
+                         {s.model.end_of_sequence},
+                         s.model.border,
+                         s.park_memory,
+                         {s.park_memory, s.park_disk, costs_of(s)}});
   for (const memory_order& order : s.memory_orders) {
     control(order.at, actors::limit_batch{order.batch});
     at(time_point(order.at), [this, forget = order.forget] {
@@ -87,6 +100,10 @@ outcome simulation::run() {
   result_.displaced = stats.displaced;
   result_.backfilled = stats.backfilled;
   result_.cut_steps = stats.cut_steps;
+  result_.parks = stats.parks;
+  result_.resumes = stats.resumes;
+  result_.parks_lost = stats.resumes_failed;
+  result_.park_disk_blocks = parker_.level().written;
   return result_;
 }
 
@@ -147,6 +164,8 @@ void simulation::deliver(delivery d) {
           if constexpr (actors::cache_protocol::accepts<message>) to_cache(std::move(m));
         } else if (d.to == executor) {
           if constexpr (actors::executor_protocol::accepts<message>) to_executor(std::move(m));
+        } else if (d.to == parker) {
+          if constexpr (actors::park_protocol::accepts<message>) to_parker(std::move(m));
         } else if (d.to == guard) {
           if constexpr (actors::guard_protocol::accepts<message>) {
             guard_.on(std::move(m), now_, guard_effects_);
@@ -194,6 +213,9 @@ void simulation::to_scheduler(party, Message&& m) {
         else
           backend_.spoil(g.blocks[i], chance_());
   }
+  if constexpr (std::is_same_v<message, actors::sequence_restored>)
+    require(
+        m.restored || disk_failed_ || is_closing(m.id), "what was parked is lost without cause", m.id.number);
   if constexpr (std::is_same_v<message, actors::step_done> || std::is_same_v<message, actors::step_failed>)
     end_step(m.step_seq);
   if constexpr (std::is_same_v<message, actors::cancel> || std::is_same_v<message, actors::finish>)
@@ -248,6 +270,8 @@ void simulation::carry_out_scheduler() {
             mail_.push<cache_protocol>(scheduler, cache_manager, std::move(e));
           } else if constexpr (executor_protocol::accepts<effect_type>) {
             mail_.push<executor_protocol>(scheduler, executor, std::move(e));
+          } else if constexpr (park_protocol::accepts<effect_type>) {
+            mail_.push<park_protocol>(scheduler, parker, std::move(e));
           } else if constexpr (std::is_same_v<effect_type, actors::set_alarm>) {
             scheduler_alarm_at_ = e.at;
             set_alarm(scheduler, scheduler_alarm_, e.at);
@@ -330,6 +354,66 @@ void simulation::carry_out_executor() {
         },
         effect);
   executor_effects_.clear();
+}
+
+// ---- parker ----------------------------------------------------------------------------------------------
+
+template<class Message>
+void simulation::to_parker(Message&& m) {
+  constexpr bool may_fail = std::is_same_v<std::remove_cvref_t<Message>, actors::park_blocks>;
+  if (may_fail && chance_.chance(scenario_.faults.allocation_fails)) {
+    const alloc_fault fault(static_cast<std::uint32_t>(chance_.between(1, 4)));
+    parker_.on(std::forward<Message>(m), now_, park_effects_);
+  } else {
+    parker_.on(std::forward<Message>(m), now_, park_effects_);
+  }
+  for (auto& effect : park_effects_)
+    std::visit(
+        [this](auto& e) {
+          using effect_type = std::remove_reference_t<decltype(e)>;
+          if constexpr (std::is_same_v<effect_type, actors::park_job>)
+            start_copying(e);
+          else if constexpr (actors::scheduler_protocol::accepts<effect_type>)
+            mail_.push<actors::scheduler_protocol>(parker, scheduler, std::move(e));
+        },
+        effect);
+  park_effects_.clear();
+  check_parking();
+}
+
+/// Copies at the last moment: blocks that change hands before it are caught until then.
+void simulation::start_copying(const actors::park_job& job) {
+  using actors::park_work;
+  require(!copying_, "two pieces are copied at once");
+  require(job.count > 0, "an empty piece is copied");
+  copying_ = job;
+  const bool disk =
+      job.work == park_work::write || job.work == park_work::read || job.work == park_work::fetch;
+  const duration takes = job.count * scenario_.copy_time * (disk ? 20 : 1);
+  at(now_ + takes, [this, takes, disk] {
+    const actors::park_job what = *std::exchange(copying_, {});
+    actors::park_job_done answer{what.number, actors::park_outcome::done, takes};
+    const bool reads = disk && what.work != park_work::write;
+    if (disk && chance_.chance(scenario_.faults.disk_fails))
+      answer.outcome = actors::park_outcome::failed;
+    else if (reads && chance_.chance(scenario_.faults.disk_spoils))
+      answer.outcome = actors::park_outcome::corrupt;
+    if (answer.outcome != actors::park_outcome::failed)
+      park_store_.run(what, backend_, answer.outcome == actors::park_outcome::corrupt);
+    if (what.work == park_work::load || what.work == park_work::fetch) note_writers(what);
+    disk_failed_ |= answer.outcome != actors::park_outcome::done;
+    mail_.push<actors::park_protocol>(backend, parker, std::move(answer));
+  });
+}
+
+/// Blocks that come back were written by whom they belong to.
+void simulation::note_writers(const actors::park_job& job) {
+  for (std::uint32_t i = 0; i < participants_.size(); ++i) {
+    if (!participants_[i].core) continue;
+    const auto table = cache_.pool().table(participants_[i].core->id());
+    for (const auto& m : job.all())
+      if (std::find(table.begin(), table.end(), m.block) != table.end()) writers_[m.block] = i;
+  }
 }
 
 void simulation::start_backend(kernels::step_input&& input) {

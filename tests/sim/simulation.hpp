@@ -6,6 +6,7 @@
 #include "actors/cache_core.hpp"
 #include "actors/executor_core.hpp"
 #include "actors/guard_core.hpp"
+#include "actors/park_core.hpp"
 #include "actors/request_core.hpp"
 #include "actors/scheduler_core.hpp"
 #include "runtime/base/unique_function.hpp"
@@ -40,7 +41,8 @@ struct outcome {
   std::uint64_t messages = 0;
   std::uint64_t steps = 0, preemptions = 0, refused = 0, completed = 0, failed_steps = 0,
                 prefix_found = 0, ///< positions
-      seats_yielded = 0, displaced = 0, backfilled = 0, cut_steps = 0;
+      seats_yielded = 0, displaced = 0, backfilled = 0, cut_steps = 0, parks = 0, resumes = 0,
+                park_disk_blocks = 0, parks_lost = 0; ///< blocks written; resumes that failed
   std::array<std::uint64_t, static_cast<std::size_t>(errc::internal) + 1> failed{}; ///< requests, by errc
   std::uint64_t stopped = 0, full_length = 0, cancelled = 0;
 };
@@ -98,6 +100,10 @@ class simulation {
   template<class Message>
   void to_executor(Message&& m);
   template<class Message>
+  void to_parker(Message&& m);
+  void start_copying(const actors::park_job& job);
+  void note_writers(const actors::park_job& job);
+  template<class Message>
   void to_request(participant& p, Message&& m);
   void carry_out(participant& p, actors::request_effects& effects);
   void end_step(std::uint64_t step_seq);
@@ -130,6 +136,9 @@ class simulation {
   time_point group_submitted(const participant& p) const;
   void check_done(participant& p, const done_event& e);
   void check_failure(participant& p, const error& why);
+  void check_parking();
+  bool copied_now(actors::request_id id) const;
+  bool is_closing(actors::request_id id) const;
   void check_step_input(const kernels::step_input& input);
   void check_plan(const actors::run_step& step);
   void check_refusal(const actors::refused& m);
@@ -174,11 +183,16 @@ class simulation {
   actors::cache_core cache_;
   actors::executor_core executor_;
   actors::guard_core guard_;
+  actors::park_core parker_;
   actors::scheduler_effects scheduler_effects_;
   actors::cache_effects cache_effects_;
   actors::executor_effects executor_effects_;
   actors::guard_effects guard_effects_;
+  actors::park_effects park_effects_;
   stand_in backend_;
+  stand_in_park park_store_;
+  std::optional<actors::park_job> copying_;
+  bool disk_failed_ = false;
   std::vector<std::uint32_t> writers_; ///< [block] participant whose rows were written there last
   row_faults row_faults_;
   std::vector<participant> participants_;

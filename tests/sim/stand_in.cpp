@@ -87,6 +87,22 @@ kernels::step_result stand_in::compute(const kernels::step_input& input, const r
   return result;
 }
 
+void stand_in_park::run(const actors::park_job& job, stand_in& kv, bool spoil) {
+  using actors::park_work;
+  for (const actors::park_move& m : job.all()) {
+    const bool from_disk = job.work == park_work::read || job.work == park_work::fetch;
+    const bool to_kv = job.work == park_work::load || job.work == park_work::fetch;
+    const auto from = job.work == park_work::save ? kv.block(m.block)
+                      : from_disk                 ? slot(disk_, m.disk_slot)
+                                                  : slot(memory_, m.memory_slot);
+    const auto to = to_kv                          ? kv.block(m.block)
+                    : job.work == park_work::write ? slot(disk_, m.disk_slot)
+                                                   : slot(memory_, m.memory_slot);
+    std::copy(from.begin(), from.end(), to.begin());
+    if (from_disk && std::exchange(spoil, false)) ++to.front();
+  }
+}
+
 float score_of(std::uint64_t state, std::int32_t token) noexcept {
   return -static_cast<float>(scramble(state + static_cast<std::uint32_t>(token)) % 4096) / 1024;
 }

@@ -3,6 +3,7 @@
 // KV slots, and the same function computed alone.
 #pragma once
 
+#include "actors/park_core.hpp"
 #include "actors/token_text.hpp"
 #include "kernels/backend.hpp"
 
@@ -55,6 +56,9 @@ class stand_in {
  public:
   stand_in(const imaginary_model& model, std::uint32_t blocks, std::uint32_t block_tokens);
   void spoil(std::uint32_t block, std::uint64_t rubbish) noexcept;
+  std::span<std::uint64_t> block(std::uint32_t number) noexcept {
+    return std::span(slots_).subspan(std::size_t{number} * block_tokens_, block_tokens_);
+  }
   /// Writes the rows' slots, then draws. `failed` when a poisonous sequence is among them.
   kernels::step_result compute(const kernels::step_input& input, const row_faults& faults);
 
@@ -62,6 +66,23 @@ class stand_in {
   imaginary_model model_;
   std::uint32_t block_tokens_;
   std::vector<std::uint64_t> slots_; // [blocks * block_tokens]
+};
+
+/// Where parked blocks lie. Copies at once; reads what the disk lost or changed as it is told.
+class stand_in_park {
+ public:
+  stand_in_park(std::uint32_t memory_blocks, std::uint32_t disk_blocks, std::uint32_t block_tokens) :
+      block_tokens_(block_tokens), memory_(std::size_t{memory_blocks} * block_tokens),
+      disk_(std::size_t{disk_blocks} * block_tokens) {}
+  /// `spoil`: one block that comes from the disk is other than it was, and is handed on all the same.
+  void run(const actors::park_job& job, stand_in& kv, bool spoil);
+
+ private:
+  std::span<std::uint64_t> slot(std::vector<std::uint64_t>& of, std::uint32_t number) const noexcept {
+    return std::span(of).subspan(std::size_t{number} * block_tokens_, block_tokens_);
+  }
+  std::uint32_t block_tokens_;
+  std::vector<std::uint64_t> memory_, disk_;
 };
 
 /// Token 0 has no text; others are one to two letters. Stop strings as the real one, by plain search.

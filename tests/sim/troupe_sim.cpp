@@ -122,6 +122,10 @@ int main(int argc, char** argv) {
     sum.displaced += r.displaced;
     sum.backfilled += r.backfilled;
     sum.cut_steps += r.cut_steps;
+    sum.parks += r.parks;
+    sum.resumes += r.resumes;
+    sum.parks_lost += r.parks_lost;
+    sum.park_disk_blocks += r.park_disk_blocks;
     sum.stopped += r.stopped;
     sum.full_length += r.full_length;
     sum.cancelled += r.cancelled;
@@ -158,6 +162,10 @@ int main(int argc, char** argv) {
       "steps cut for time\n",
       static_cast<unsigned long long>(sum.seats_yielded), static_cast<unsigned long long>(sum.displaced),
       static_cast<unsigned long long>(sum.backfilled), static_cast<unsigned long long>(sum.cut_steps));
+  std::printf(
+      "parking: %llu sequences parked, %llu resumed, %llu lost, %llu blocks went to the disk\n",
+      static_cast<unsigned long long>(sum.parks), static_cast<unsigned long long>(sum.resumes),
+      static_cast<unsigned long long>(sum.parks_lost), static_cast<unsigned long long>(sum.park_disk_blocks));
   std::printf(
       "ends: stop %llu, length %llu, cancelled %llu", static_cast<unsigned long long>(sum.stopped),
       static_cast<unsigned long long>(sum.full_length), static_cast<unsigned long long>(sum.cancelled));

@@ -103,6 +103,7 @@ class Drill:
         self.expect(waited is not None, f"{what}: used KV blocks, running and waiting requests within {limit_s} s", 0,
                     f"{metrics.used_blocks:.0f} blocks, {metrics['troupe_requests_running']:.0f} running, "
                     f"{metrics['troupe_requests_waiting']:.0f} waiting")
+        self.expect(metrics.parked_blocks == 0, f"{what}: parked blocks", 0, metrics.parked_blocks)
         self.expect(metrics.blocks_add_up, f"{what}: free + leased + limbo + cached", "the total",
                     {k: v for k, v in metrics.items() if k.startswith("troupe_kv_blocks")})
         return metrics

@@ -61,6 +61,10 @@ class Metrics(dict):
         return self['troupe_kv_blocks{state="leased"}'] + self['troupe_kv_blocks{state="limbo"}']
 
     @property
+    def parked_blocks(self):
+        return self['troupe_parked_blocks{place="memory"}'] + self['troupe_parked_blocks{place="disk"}']
+
+    @property
     def blocks_add_up(self):
         states = sum(self[f'troupe_kv_blocks{{state="{s}"}}'] for s in ("free", "leased", "limbo", "cached"))
         return 0 < states == self["troupe_kv_blocks_total"]
