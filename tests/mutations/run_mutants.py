@@ -25,7 +25,7 @@ needed = ["include", "runtime", "kernels", "actors", "tests/sim"]  # all that tr
 
 def arguments():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--seeds", default="1-4000", help="seeds each mutant is run with")
+    p.add_argument("--seeds", default="1-20000", help="seeds each mutant is run with")
     p.add_argument("--least", type=float, default=90, help="percent that must be found")
     p.add_argument("--only", default="", help="run mutants whose name holds this text")
     p.add_argument("--patience", type=float, default=5, help="a run of so many times the time without mutants hangs")
