@@ -302,6 +302,8 @@ void simulation::check_plan(const actors::run_step& step) {
   require(step.entries.size() <= o.max_batch, "more sequences in a step than max_batch");
   ++steps_launched_;
   launched_ = true;
+  running_rows_.clear();
+  prompts_only_ = true;
   for (std::size_t i = 0; i < step.entries.size(); ++i) {
     const auto& e = step.entries[i];
     auto& p = of(e.id);
@@ -316,6 +318,8 @@ void simulation::check_plan(const actors::run_step& step) {
     p.last_in_step = steps_launched_;
     p.begins = e.open.has_value();
     running_requests_.push_back(e.id);
+    running_rows_.push_back(e.count);
+    prompts_only_ = prompts_only_ && !e.open && (e.count > 1 || !e.want_token);
   }
   require(rows <= o.max_step_tokens, "more rows in a step than max_step_tokens");
   check_step_time(step);
@@ -515,6 +519,7 @@ void simulation::check_scheduler(std::string_view message) {
   if (launched_) {
     check_turns(now_seen);
     check_lengths(now_seen);
+    check_prompt_shares(now_seen);
   }
   launched_ = false;
   seen_ = std::move(now_seen);

@@ -156,6 +156,7 @@ class simulation {
   void check_scheduler(std::string_view message);
   void check_seating(const std::vector<actors::scheduler_core::view>& now_seen);
   void check_lengths(const std::vector<actors::scheduler_core::view>& now_seen);
+  void check_prompt_shares(const std::vector<actors::scheduler_core::view>& now_seen);
   void check_fairness(const std::vector<actors::scheduler_core::view>& now_seen);
   void check_no_idle_seat(const std::vector<actors::scheduler_core::view>& now_seen);
   void check_yielding(const std::vector<actors::scheduler_core::view>& now_seen);
@@ -199,6 +200,8 @@ class simulation {
 
   std::optional<kernels::step_input> in_backend_;    ///< what the backend works on
   std::vector<actors::request_id> running_requests_; ///< of the scheduler's running step
+  std::vector<std::uint32_t> running_rows_;          ///< of each of those
+  bool prompts_only_ = false;                        ///< all of them are prompts that had begun
   /// A request that the scheduler was told to end, until it said that it has.
   struct ending {
     actors::request_id id;
