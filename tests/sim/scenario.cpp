@@ -204,8 +204,36 @@ scenario make_two_floods(rng& r) {
   return s;
 }
 
+/// Prompts of very different lengths at once, with room for all of them: how they share the rows of steps.
+scenario make_lengths(rng& r) {
+  scenario s;
+  s.block_tokens = 16;
+  s.context = 1024;
+  s.blocks = 1024;
+  s.step_time = microseconds(200);
+  s.model.vocabulary = 48;
+  auto& o = s.options;
+  o.max_batch = 8;
+  o.max_step_tokens = pick(r, {16U, 64U, 100U});
+  o.prefix_cache = r.chance(0.5);
+  const auto count = in(r, 2, 8);
+  for (std::uint32_t i = 0; i < count; ++i) {
+    client_script c;
+    c.arrives = between(r, duration(0), milliseconds(2));
+    c.priority = in(r, 0, 6);
+    for (std::uint32_t n = r.chance(0.5) ? in(r, 20, 120) : in(r, 200, 800); n > 0; --n)
+      c.prompt.push_back(static_cast<std::int32_t>(in(r, 1, 47)));
+    c.estimate = static_cast<std::uint32_t>(c.prompt.size());
+    c.max_tokens = in(r, 1, 4);
+    c.seed = 1000 + i;
+    s.clients.push_back(std::move(c));
+  }
+  return s;
+}
+
 scenario make_scenario(std::uint64_t seed) {
   rng r(seed, 1);
+  if (seed % 50 == 25) return make_lengths(r);
   if (seed % 50 == 0) return make_two_floods(r);
   scenario s;
   make_settings(s, r);
