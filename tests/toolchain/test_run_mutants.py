@@ -5,10 +5,23 @@ import io
 import pathlib
 import sys
 import tempfile
+import tomllib
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "mutations"))
 import run_mutants  # pylint: disable=wrong-import-position
+
+
+class Set(unittest.TestCase):
+
+    def test_the_text_of_every_fault_stands_once_in_its_file(self):
+        root = pathlib.Path(run_mutants.__file__).resolve().parents[2]
+        mutants = tomllib.loads((root / "tests" / "mutations" / "mutants.toml").read_text(encoding="utf-8"))["mutant"]
+        self.assertEqual(len({mutant["name"] for mutant in mutants}), len(mutants))
+        for mutant in mutants:
+            text = (root / mutant["file"]).read_text(encoding="utf-8")
+            self.assertEqual(text.count(mutant["old"]), 1, mutant["name"])
+            self.assertNotEqual(mutant["old"], mutant["new"], mutant["name"])
 
 
 class Runs(unittest.TestCase):
