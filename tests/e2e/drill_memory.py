@@ -5,6 +5,7 @@ import asyncio
 import pathlib
 import random
 import re
+import sys
 
 from client import drill
 from client.answer import http_ask
@@ -75,5 +76,13 @@ async def scenario(d):
         await d.part(f"batch {one[0]}, context {one[1]}", setting(d, *one))
 
 
+def is_sanitized(binary):
+    return any(name in pathlib.Path(binary).read_bytes() for name in (b"__asan_init", b"__tsan_init"))
+
+
 if __name__ == "__main__":
+    options = drill.options_of(__doc__)
+    if is_sanitized(options.binary):
+        print("skipped: a sanitizer's own memory is in no forecast")
+        sys.exit(drill.SKIPPED)
     drill.run(__doc__, scenario)
