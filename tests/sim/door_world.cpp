@@ -11,6 +11,7 @@
 #include "sim/door_client.hpp"
 #include "sim/door_model.hpp"
 #include "sim/door_watch.hpp"
+#include "sim/door_wishes.hpp"
 #include "sim/stand_in.hpp"
 
 #include <boost/asio/error.hpp>
@@ -83,7 +84,6 @@ class door_world final : server::door_services {
 
   void take_facts(const engine_options& o, duration lateness);
   void draw_clients();
-  void draw_requests(connection& c, std::size_t number);
   void connect(connection& c);
   void apply(connection& c);
   void arm(connection& c);
@@ -97,8 +97,6 @@ class door_world final : server::door_services {
   void on_stream_event(connection& c, server::request_key key, stream_event event);
   void leave(connection& c, server::request_key key);
   void check_answers(door_outcome& out);
-  std::string
-  choice_fault(const door_wish& w, bool cancelled, std::uint32_t index, const door_choice& c) const;
   void check_answer(const connection& c, const door_wish& w, const door_answer& a, door_outcome& out);
   void start_drain();
   void fail(std::string what, const door_wish* broken = nullptr) {
@@ -211,35 +209,9 @@ void door_world::take_facts(const engine_options& o, duration lateness) {
   facts_.steps_fail = step_fails_ > 0;
 }
 
-void door_world::draw_requests(connection& c, std::size_t number) {
-  const std::size_t count = c.kind == door_kind::http ? 1 : 1 + chance_.below(crowded_ ? 12 : 5);
-  for (std::size_t i = 0; i < count; ++i) {
-    door_wish w;
-    w.id = "c" + std::to_string(number) + "r" + std::to_string(i);
-    const auto prompt = 1 + chance_.below(chance_.below(12) == 0 ? context_ + 4 : context_ / 2);
-    for (std::uint64_t p = 0; p < prompt; ++p)
-      w.wish.prompt.push_back(static_cast<std::int32_t>(1 + chance_.below(model_.vocabulary - 1)));
-    w.wish.seed = chance_.below(1U << 30);
-    w.wish.max_tokens = static_cast<std::uint32_t>(1 + chance_.below(40));
-    w.wish.limit = std::min(context_, blocks_ * block_tokens_);
-    w.wish.ignore_eos = chance_.below(3) == 0;
-    if (chance_.below(4) == 0)
-      w.wish.min_tokens = static_cast<std::uint32_t>(1 + chance_.below(w.wish.max_tokens));
-    if (chance_.below(4) == 0) w.wish.stops = {std::string(1, static_cast<char>('a' + chance_.below(26)))};
-    w.stream = c.kind != door_kind::http || chance_.below(3) != 0;
-    w.priority = static_cast<std::uint32_t>(chance_.below(10));
-    if (chance_.below(10) == 0) w.deadline_ms = 5 + chance_.below(40);
-    if (c.kind != door_kind::http && chance_.below(crowded_ ? 2 : 4) == 0)
-      w.cancel_after = static_cast<std::uint32_t>(1 + chance_.below(8));
-    w.broken = chance_.below(15) == 0;
-    if (chance_.below(4) == 0) w.n = static_cast<std::uint32_t>(2 + chance_.below(crowded_ ? 10 : 3));
-    w.echo = chance_.below(5) == 0;
-    w.logprobs = chance_.below(5) == 0;
-    c.wishes.push_back(std::move(w));
-  }
-}
-
 void door_world::draw_clients() {
+  const wish_bounds bounds{
+      context_, std::min(context_, blocks_ * block_tokens_), model_.vocabulary, crowded_};
   const std::size_t count = 1 + chance_.below(14);
   for (std::size_t i = 0; i < count; ++i) {
     runtime::sim::pipe_faults faults;
@@ -249,7 +221,7 @@ void door_world::draw_clients() {
     faults.short_read = chance_.below(2) == 0 ? 0.3 : 0;
     auto c = std::make_unique<connection>(faults, seed_ * 131 + i);
     c->kind = static_cast<door_kind>(chance_.below(3));
-    draw_requests(*c, i);
+    c->wishes = draw_wishes(c->kind, i, bounds, chance_);
     if (chance_.below(6) == 0) c->vanishes_at = chance_.below(2000);
     if (chance_.below(8) == 0) c->stalls_at = chance_.below(2000);
     c->vanishes_by_reset = chance_.below(2) == 0;
@@ -472,34 +444,6 @@ void door_world::start_drain() {
   });
 }
 
-/// What is wrong with a choice of an answer that ended well, or nothing.
-std::string door_world::choice_fault(
-    const door_wish& w, bool cancelled, std::uint32_t index, const door_choice& c) const {
-  lone_wish wish = w.wish;
-  wish.seed = detail::choice_seed(wish.seed, index);
-  lone_run alone = run_alone(model_, wish);
-  if (w.echo) alone.text = plain_text({}).echo(wish.prompt) + alone.text;
-  if (c.ends != 1) return "has " + std::to_string(c.ends) + " finish reasons";
-  const bool whole = c.finish_reason == "stop" || c.finish_reason == "length";
-  if (whole && (c.tokens != alone.tokens || c.text != alone.text)) {
-    const auto at =
-        std::mismatch(c.tokens.begin(), c.tokens.end(), alone.tokens.begin(), alone.tokens.end()).first;
-    return "differs from the run alone: " + std::to_string(c.tokens.size()) + " tokens for " +
-           std::to_string(alone.tokens.size()) + ", equal up to " + std::to_string(at - c.tokens.begin()) +
-           "; text \"" + c.text + "\" for \"" + alone.text + "\"; " + c.finish_reason + "; prompt " +
-           std::to_string(wish.prompt.size()) + " of " + std::to_string(wish.limit) + ", max_tokens " +
-           std::to_string(wish.max_tokens);
-  }
-  if (whole && (c.finish_reason == "stop") != alone.stop)
-    return "has the wrong finish_reason " + c.finish_reason;
-  if (!whole && c.finish_reason != "cancelled") return "has the unknown finish_reason " + c.finish_reason;
-  if (!whole && !cancelled) return "ended as cancelled, and nobody cancelled it";
-  if (!whole && (c.tokens.size() > alone.tokens.size() ||
-                 !std::equal(c.tokens.begin(), c.tokens.end(), alone.tokens.begin())))
-    return "has tokens before the cancel that differ from the run alone";
-  return {};
-}
-
 void door_world::check_answer(
     const connection& c, const door_wish& w, const door_answer& a, door_outcome& out) {
   const auto broken = [&](const std::string& what) { fail("request " + w.id + ": " + what, &w); };
@@ -518,7 +462,7 @@ void door_world::check_answer(
     if (a.choices.size() != w.n)
       return broken(std::to_string(a.choices.size()) + " choices for " + std::to_string(w.n));
     for (const auto& [index, choice] : a.choices)
-      if (const std::string fault = choice_fault(w, c.cancelled.contains(w.id), index, choice);
+      if (const std::string fault = choice_fault(model_, w, c.cancelled.contains(w.id), index, choice);
           !fault.empty())
         return broken("choice " + std::to_string(index) + " " + fault);
     return;

@@ -123,12 +123,22 @@ class simulation {
   participant& of(actors::request_id id);
 
   // oracles.cpp
+  static constexpr auto slack = std::chrono::milliseconds(60); ///< mail under way, and a step or two
   [[noreturn]] void complain(std::string what, std::uint64_t request = 0) const;
   void require(bool holds, std::string_view what, std::uint64_t request = 0) const {
     if (!holds) complain(std::string(what), request);
   }
   void check_ledger();
   void check_endings();
+  void check_parking();
+  bool copied_now(actors::request_id id) const;
+  bool is_closing(actors::request_id id) const;
+  void check_step_input(const kernels::step_input& input);
+  void check_bounds();
+  void check_not_stalled();
+  void check_end();
+
+  // oracles_events.cpp
   void check_event(participant& p, const stream_event& event);
   void check_token(participant& p, const token_event& e);
   void check_echo(participant& p, const token_event& e);
@@ -136,13 +146,10 @@ class simulation {
   time_point group_submitted(const participant& p) const;
   void check_done(participant& p, const done_event& e);
   void check_failure(participant& p, const error& why);
-  void check_parking();
-  bool copied_now(actors::request_id id) const;
-  bool is_closing(actors::request_id id) const;
-  void check_step_input(const kernels::step_input& input);
-  void check_plan(const actors::run_step& step);
-  void check_refusal(const actors::refused& m);
   void check_patience(participant& p);
+
+  // oracles_door.cpp
+  void check_refusal(const actors::refused& m);
   struct tenant_seen {
     double requests = 0; ///< that it may begin at `at`
     time_point at{};
@@ -153,22 +160,25 @@ class simulation {
   void note_admitted(actors::request_id id);
   void check_admission(const actors::admission_request& m);
   void check_finish(const actors::sequence_finished& m);
+
+  // oracles_scheduler.cpp
+  using views = std::vector<actors::scheduler_core::view>;
   void check_scheduler(std::string_view message);
-  void check_seating(const std::vector<actors::scheduler_core::view>& now_seen);
-  void check_lengths(const std::vector<actors::scheduler_core::view>& now_seen);
-  void check_prompt_shares(const std::vector<actors::scheduler_core::view>& now_seen);
-  void check_fairness(const std::vector<actors::scheduler_core::view>& now_seen);
-  void check_no_idle_seat(const std::vector<actors::scheduler_core::view>& now_seen);
-  void check_yielding(const std::vector<actors::scheduler_core::view>& now_seen);
+  void check_plan(const actors::run_step& step);
   void check_step_time(const actors::run_step& step);
-  void check_preemptions(const std::vector<actors::scheduler_core::view>& now_seen, std::string_view message);
-  void check_turns(const std::vector<actors::scheduler_core::view>& now_seen);
-  void check_bounds();
-  void check_not_stalled();
-  void check_end();
+  void check_turns(const views& now_seen);
+  void check_lengths(const views& now_seen);
+
+  // oracles_seats.cpp
+  void check_seating(const views& now_seen);
+  void check_fairness(const views& now_seen);
+  void check_no_idle_seat(const views& now_seen);
+  void check_yielding(const views& now_seen);
+  void check_preemptions(const views& now_seen, std::string_view message);
 
   // oracles_policy.cpp
   void check_displaced(const actors::sequence_finished& m);
+  void check_prompt_shares(const views& now_seen);
   void note_shut(const actors::refused& m);
   void check_flapping(bool admitted, std::uint32_t priority);
 
@@ -232,7 +242,7 @@ class simulation {
   double door_use_ = 0; ///< of the KV cache, when the last admission request came
   bool door_was_full_ = false, door_was_shedding_ = false, door_queue_full_ = false,
        door_could_displace_ = false;
-  std::vector<actors::scheduler_core::view> seen_; ///< scheduler's requests after its last turn
+  views seen_; ///< scheduler's requests after its last turn
   outcome result_;
 };
 
