@@ -26,6 +26,13 @@ inline token_list prompt_of(std::size_t tokens, std::uint64_t number = 0) {
   return std::make_shared<const std::vector<std::int32_t>>(tokens, static_cast<std::int32_t>(7 + number));
 }
 
+inline scheduler_options with(std::uint32_t max_batch, std::uint32_t max_queue) {
+  scheduler_options o;
+  o.max_batch = max_batch;
+  o.max_queue = max_queue;
+  return o;
+}
+
 /// Cache mail is answered at once; everything else the scheduler says is kept for the test.
 class stage {
  public:

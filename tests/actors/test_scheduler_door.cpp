@@ -8,17 +8,6 @@ using namespace troupe;
 using namespace troupe::actors;
 using namespace troupe::actors::test;
 
-namespace {
-
-scheduler_options with(std::uint32_t max_batch, std::uint32_t max_queue) {
-  scheduler_options o;
-  o.max_batch = max_batch;
-  o.max_queue = max_queue;
-  return o;
-}
-
-} // namespace
-
 BOOST_AUTO_TEST_SUITE(scheduler_door)
 
 BOOST_AUTO_TEST_CASE(refuses_before_the_model_is_ready_and_while_draining) {

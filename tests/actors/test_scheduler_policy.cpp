@@ -10,13 +10,6 @@ using namespace troupe::actors::test;
 
 namespace {
 
-scheduler_options with(std::uint32_t batch, std::uint32_t queue) {
-  scheduler_options o;
-  o.max_batch = batch;
-  o.max_queue = queue;
-  return o;
-}
-
 void change(stage& s, const scheduler_options& to) {
   s.tell(retune{std::make_shared<const scheduler_options>(to)});
 }

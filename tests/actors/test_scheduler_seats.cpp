@@ -11,13 +11,6 @@ using namespace troupe::actors::test;
 
 namespace {
 
-scheduler_options with(std::uint32_t batch, std::uint32_t queue) {
-  scheduler_options o;
-  o.max_batch = batch;
-  o.max_queue = queue;
-  return o;
-}
-
 /// Until `number` has drawn so many tokens.
 void run_until_drawn(stage& s, std::uint64_t number, std::size_t tokens) {
   for (int most = 200; s.tokens[number].size() < tokens && s.running() && most > 0; --most) s.finish_step();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The public engine over a real, tiny model file.
 #include "engine/model_host.hpp"
-#include "troupe/engine.hpp"
+#include "public_engine.hpp"
 
 #include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/io_context.hpp>
@@ -19,12 +19,9 @@ namespace asio = boost::asio;
 namespace {
 
 engine_options tiny_model() {
-  engine_options o;
-  o.model_path = TROUPE_TEST_DATA "/tiny/tiny_f16.gguf";
-  o.threads = 1;
+  engine_options o = test::tiny_model();
   o.max_batch = 2;
   o.max_queue = 2;
-  o.kv_memory_bytes = 4U << 20;
   return o;
 }
 
@@ -32,14 +29,7 @@ struct engine_test {
   asio::io_context io{1};
   engine one{io.get_executor(), tiny_model()};
 
-  void start() {
-    std::optional<result<void>> started;
-    one.async_start([&](result<void> r) { started = std::move(r); });
-    io.run(); // nothing else keeps it running
-    BOOST_REQUIRE(started.has_value());
-    BOOST_REQUIRE(started->has_value());
-    io.restart();
-  }
+  void start() { BOOST_REQUIRE(test::start_of(one, io).has_value()); }
 };
 
 } // namespace

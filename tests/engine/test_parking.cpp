@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Preempted requests whose KV blocks are kept in memory and on disk: over the tiny model, and step by step.
 #include "engine_fixture.hpp"
-#include "troupe/engine.hpp"
+#include "public_engine.hpp"
 
 #include <boost/asio/io_context.hpp>
 #include <boost/test/unit_test.hpp>
@@ -15,10 +15,7 @@ namespace asio = boost::asio;
 namespace {
 
 engine_options tiny_model() {
-  engine_options o;
-  o.model_path = TROUPE_TEST_DATA "/tiny/tiny_f16.gguf";
-  o.threads = 1;
-  o.kv_memory_bytes = 4U << 20;
+  engine_options o = test::tiny_model();
   o.park_always = true;
   return o;
 }
@@ -32,12 +29,7 @@ struct served {
 served serve(const engine_options& o, std::size_t count = 12) {
   asio::io_context io{1};
   engine one(io.get_executor(), o);
-  std::optional<result<void>> started;
-  one.async_start([&](result<void> r) { started = std::move(r); });
-  io.run();
-  BOOST_REQUIRE(started.has_value());
-  BOOST_REQUIRE(started->has_value());
-  io.restart();
+  BOOST_REQUIRE(test::start_of(one, io).has_value());
   served all;
   all.ids.resize(count);
   std::size_t ended = 0;
@@ -69,13 +61,10 @@ served serve(const engine_options& o, std::size_t count = 12) {
 std::string start_failure(const engine_options& o, std::string& param) {
   asio::io_context io{1};
   engine one(io.get_executor(), o);
-  std::optional<result<void>> started;
-  one.async_start([&](result<void> r) { started = std::move(r); });
-  io.run();
-  BOOST_REQUIRE(started.has_value());
-  BOOST_REQUIRE(!started->has_value());
-  param = started->error().param;
-  return started->error().message;
+  const auto started = test::start_of(one, io);
+  BOOST_REQUIRE(!started.has_value());
+  param = started.error().param;
+  return started.error().message;
 }
 
 } // namespace
