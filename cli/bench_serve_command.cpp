@@ -10,6 +10,7 @@
 #include <boost/json.hpp>
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
@@ -24,10 +25,12 @@ namespace json = boost::json;
 
 void parse_url(std::string_view url, load_options& into) {
   const std::string whole(url);
-  if (!url.starts_with("http://"))
+  into.tls = url.starts_with("https://");
+  if (!into.tls && !url.starts_with("http://"))
     throw failure(
-        errc::bad_config, '"' + whole + "\" is not an http:// address, for example http://127.0.0.1:8080");
-  url.remove_prefix(7);
+        errc::bad_config,
+        '"' + whole + "\" is not an http:// or https:// address, for example http://127.0.0.1:8080");
+  url.remove_prefix(into.tls ? 8 : 7);
   const auto slash = std::min(url.find('/'), url.size());
   std::string_view authority = url.substr(0, slash);
   into.prefix = url.substr(slash);
@@ -36,7 +39,7 @@ void parse_url(std::string_view url, load_options& into) {
   const auto colon = authority.rfind(':');
   const bool has_port =
       colon != std::string_view::npos && authority.find(']', colon) == std::string_view::npos;
-  into.port = has_port ? authority.substr(colon + 1) : "80";
+  into.port = has_port ? authority.substr(colon + 1) : into.tls ? "443" : "80";
   into.host = authority.substr(0, has_port ? colon : authority.size());
   if (into.host.starts_with('[') && into.host.ends_with(']'))
     into.host = into.host.substr(1, into.host.size() - 2);
@@ -50,6 +53,19 @@ void parse_url(std::string_view url, load_options& into) {
   if (code != std::errc{} || stop != end || number < 1 || number > 65535)
     throw failure(
         errc::bad_config, '"' + whole + "\" has the port \"" + into.port + "\"; it takes 1 to 65535");
+}
+
+// "Authorization: Bearer KEY", as it may stand in a request.
+void check_header(const std::string& line) {
+  constexpr std::string_view marks = "!#$%&'*+-.^_`|~";
+  const auto colon = line.find(':');
+  const auto of_name = [&](unsigned char c) {
+    return std::isalnum(c) != 0 || marks.find(static_cast<char>(c)) != std::string_view::npos;
+  };
+  const auto of_value = [](unsigned char c) { return c == '\t' || (c >= 0x20 && c != 0x7f); };
+  if (colon == std::string::npos || colon == 0 || !std::all_of(line.begin(), line.begin() + colon, of_name) ||
+      !std::all_of(line.begin() + colon, line.end(), of_value))
+    throw failure(errc::bad_config, "--header takes one line NAME: VALUE, not \"" + one_line(line) + '"');
 }
 
 // "90" or "1-600".
@@ -228,11 +244,15 @@ int bench_serve_command(const std::vector<std::string>& words) {
       "--seed", load.seed, std::uint64_t{0}, std::uint64_t{1} << 53, "of prompt lengths and arrivals");
   options.option("--timeout", timeout_s, 1U, 86'400U, "seconds after which a request is given up");
   options.option("--extra", extra, "a further body field as KEY=JSON, may be repeated");
+  options.option(
+      "--header", load.headers, "a further header as \"NAME: VALUE\", such as the key; may be repeated");
+  options.flag("--insecure", load.unchecked, "take whatever certificate an https:// server has");
   options.flag("--json", as_json, "print one JSON object");
   if (!options.parse(words)) return 0;
 
   parse_url(url, load);
   parse_range(prompt_words, load.words_least, load.words_most);
+  for (const std::string& line : load.headers) check_header(line);
   load.ignore_eos = !keep_eos;
   load.timeout = std::chrono::seconds(timeout_s);
   for (const std::string& field : extra) {

@@ -3,7 +3,7 @@
 #include "cli/load_generator.hpp"
 
 #include "cli/awaited_values.hpp"
-
+#include "cli/client_stream.hpp"
 #include "cli/http_response_reader.hpp"
 #include "runtime/base/error.hpp"
 
@@ -12,15 +12,13 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/read.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <boost/asio/use_awaitable.hpp>
-#include <boost/asio/write.hpp>
 #include <boost/json.hpp>
 
 #include <array>
 #include <ctime>
 #include <memory>
+#include <optional>
 #include <random>
 
 namespace troupe::cli {
@@ -131,11 +129,17 @@ class answer_meter {
 
 class generator {
  public:
-  explicit generator(const load_options& options) : options_(options), random_(options.seed) {}
+  explicit generator(const load_options& options) : options_(options), random_(options.seed) {
+    if (options_.tls) tls_.emplace(client_tls(options_.unchecked));
+  }
 
   load_result run() {
     resolve();
-    if (options_.model.empty()) options_.model = first_model();
+    if (options_.model.empty()) {
+      start(first_model());
+      io_.run();
+      if (broken_) std::rethrow_exception(broken_);
+    }
     result_.samples.resize(options_.requests);
     lay_out();
     const double cpu = cpu_seconds();
@@ -183,25 +187,41 @@ class generator {
     throw failure(errc::io, host() + ": no server answers there (" + failed.message() + ")");
   }
 
-  std::string first_model() {
-    tcp::socket socket(io_);
-    boost::system::error_code failed;
-    socket.connect(endpoint_, failed);
-    const std::string request =
-        "GET " + options_.prefix + "/v1/models HTTP/1.1\r\nHost: " + host() + "\r\nConnection: close\r\n\r\n";
-    asio::write(socket, asio::buffer(request), failed);
+  asio::awaitable<void> first_model() {
+    client_stream stream(io_.get_executor(), tls());
+    if (const auto code = co_await stream.connect(endpoint_, options_.host); code)
+      throw failure(errc::io, host() + ": " + code.message());
+    const std::string request = "GET " + options_.prefix + "/v1/models HTTP/1.1\r\nHost: " + host() +
+                                headers() + "\r\nConnection: close\r\n\r\n";
+    auto [failed, count] = co_await stream.write(asio::buffer(request));
     http_response_reader reader;
     std::string body;
     std::array<char, 4096> block{};
     while (!failed && !reader.complete()) {
-      const auto count = socket.read_some(asio::buffer(block), failed);
+      std::tie(failed, count) = co_await stream.read_some(asio::buffer(block));
       if (!reader.feed({block.data(), count}, body)) break;
     }
     const json::value parsed = json::parse(body, failed);
     if (reader.status() == 200 && !failed)
-      if (const json::value* id = parsed.find_pointer("/data/0/id", failed); id != nullptr && id->is_string())
-        return std::string(id->get_string());
+      if (const json::value* id = parsed.find_pointer("/data/0/id", failed);
+          id != nullptr && id->is_string()) {
+        options_.model = id->get_string();
+        co_return;
+      }
+    if (reader.status() == 401 || reader.status() == 403)
+      throw failure(
+          errc::io, "the server wants to know who asks (status " + std::to_string(reader.status()) +
+                        "): give its key with --header \"Authorization: Bearer KEY\"");
     throw failure(errc::io, "the server does not list its models at /v1/models; name one with --model");
+  }
+
+  asio::ssl::context* tls() { return tls_ ? &*tls_ : nullptr; }
+
+  /// The further lines of a request's head, each with the end of the line before it.
+  std::string headers() const {
+    std::string lines;
+    for (const std::string& line : options_.headers) lines += "\r\n" + line;
+    return lines;
   }
 
   std::string host() const {
@@ -264,14 +284,14 @@ class generator {
 
   asio::awaitable<void> one(std::uint32_t index, clock::time_point due) {
     load_sample& sample = result_.samples[index];
-    const auto socket = std::make_shared<tcp::socket>(io_);
+    const auto socket = std::make_shared<client_stream>(io_.get_executor(), tls());
     asio::steady_timer limit(io_, options_.timeout);
     bool timed_out = false;
     limit.async_wait([weak = std::weak_ptr(socket), &timed_out](boost::system::error_code code) {
       const auto open = weak.lock(); // it outlives neither the socket nor, on one thread, `timed_out`
       if (!open || code) return;
       timed_out = true;
-      open->close(code);
+      open->close();
     });
     answer_meter meter(due);
     std::string refusal;
@@ -285,23 +305,19 @@ class generator {
   }
 
   asio::awaitable<void> exchange(
-      tcp::socket& socket, const std::string& body, answer_meter& meter, load_sample& sample,
+      client_stream& socket, const std::string& body, answer_meter& meter, load_sample& sample,
       std::string& refusal) {
-    const auto [connected] = co_await socket.async_connect(endpoint_, values);
-    if (connected) {
-      sample.problem = connected.message();
+    if (const auto code = co_await socket.connect(endpoint_, options_.host); code) {
+      sample.problem = code.message();
       co_return;
     }
-    boost::system::error_code ignored;
-    socket.set_option(tcp::no_delay(true), ignored);
     const std::string request =
         "POST " + options_.prefix + (options_.chat ? "/v1/chat/completions" : "/v1/completions") +
-        " HTTP/1.1\r\nHost: " + host() +
+        " HTTP/1.1\r\nHost: " + host() + headers() +
         "\r\nContent-Type: application/json\r\nAccept: text/event-stream\r\nConnection: close\r\n"
         "Content-Length: " +
         std::to_string(body.size()) + "\r\n\r\n" + body;
-    const auto bytes = asio::buffer(request);
-    const auto [written, sent] = co_await asio::async_write(socket, bytes, values);
+    const auto [written, sent] = co_await socket.write(asio::buffer(request));
     // A server may refuse before it has read everything: its answer is still worth reading.
     (void)sent;
     if (written && written != asio::error::broken_pipe && written != asio::error::connection_reset) {
@@ -314,8 +330,7 @@ class generator {
     std::vector<std::string> events;
     std::vector<char> block(64U << 10);
     while (!reader.complete()) {
-      const auto space = asio::buffer(block);
-      const auto [code, count] = co_await socket.async_read_some(space, values);
+      const auto [code, count] = co_await socket.read_some(asio::buffer(block));
       const auto now = clock::now();
       content.clear();
       if (!reader.feed({block.data(), count}, content)) {
@@ -331,7 +346,9 @@ class generator {
       events.clear();
       if (!code) continue;
       if (!reader.end_of_stream())
-        sample.problem = code == asio::error::eof ? "the connection was cut" : code.message();
+        sample.problem = code == asio::error::eof || code == asio::ssl::error::stream_truncated
+                             ? "the connection was cut"
+                             : code.message();
       break;
     }
   }
@@ -339,6 +356,7 @@ class generator {
   load_options options_;
   std::mt19937_64 random_;
   asio::io_context io_{1};
+  std::optional<asio::ssl::context> tls_;
   tcp::endpoint endpoint_;
   std::vector<plan> plans_;
   std::uint32_t next_ = 0;

@@ -11,10 +11,13 @@
 namespace troupe::cli {
 
 struct load_options {
-  std::string host, port, prefix; ///< from the URL; prefix without a slash at its end
-  std::string model;              ///< empty: the first one of /v1/models
-  bool chat = false;              ///< /v1/chat/completions instead of /v1/completions
-  std::uint32_t clients = 1;      ///< closed loop: requests in flight
+  std::string host, port, prefix;   ///< from the URL; prefix without a slash at its end
+  bool tls = false;                 ///< from the URL
+  bool unchecked = false;           ///< take whatever certificate the server has
+  std::vector<std::string> headers; ///< further lines of a request's head, "NAME: VALUE"
+  std::string model;                ///< empty: the first one of /v1/models
+  bool chat = false;                ///< /v1/chat/completions instead of /v1/completions
+  std::uint32_t clients = 1;        ///< closed loop: requests in flight
   double rate = 0; ///< open loop: requests per second, arrivals a Poisson process; 0 = closed loop
   std::uint32_t requests = 1;
   std::uint32_t words_least = 90, words_most = 90; ///< of a prompt, drawn evenly

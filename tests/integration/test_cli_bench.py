@@ -3,13 +3,15 @@
 import json
 import socket
 import socketserver
+import ssl
 import subprocess
 import threading
 import unittest
 
-from program import BINARY, ProgramTest, TINY, troupe
+from program import BINARY, ProgramTest, ROOT, TINY, troupe
 
 LIMIT_S = 60
+CERTIFICATE = ROOT / "tests" / "data" / "tls" / "localhost.pem"
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
@@ -74,8 +76,8 @@ class Handler(socketserver.StreamRequestHandler):
         self.wfile.write(answer)
 
 
-def bench(url, *arguments):
-    done = troupe("bench", "serve", url, "--json", *arguments)
+def bench(url, *arguments, env=None):
+    done = troupe("bench", "serve", url, "--json", *arguments, env=env)
     return done, json.loads(done.stdout) if done.stdout else None
 
 
@@ -130,6 +132,31 @@ class KnownAnswers(unittest.TestCase):
         server = self.serve(b"HTTP/1.1 400 Bad\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
         _, report = bench(server.url, "--model", "m", "--requests", "1")
         self.assertEqual(report["problems"], {"status 400: `top_p` must be small": 1})
+
+    def test_a_servers_certificate_is_checked_unless_told_not_to(self):
+        server = self.serve(WHOLE)
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        tls.load_cert_chain(CERTIFICATE)
+        server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+        server.handle_error = lambda *_: None  # of clients that turn away
+        port = server.server_address[1]
+        trusting = {"SSL_CERT_FILE": str(CERTIFICATE)}
+        for host, env, flags, good in (("localhost", trusting, (), True), ("127.0.0.1", trusting, (), False),
+                                       ("localhost", {}, (), False), ("127.0.0.1", {}, ("--insecure",), True)):
+            done, report = bench(f"https://{host}:{port}/v1", "--model", "m", "--requests", "2", *flags, env=env)
+            self.assertEqual(done.returncode, 0 if good else 1, (host, env, flags, done.stderr, report))
+            self.assertEqual(report["statuses"], {"200" if good else "none": 2}, report)
+            if not good:
+                self.assertIn("certificate verify failed", "".join(report["problems"]))
+
+    def test_further_headers_are_sent_as_they_are(self):
+        server = self.serve(WHOLE)
+        done, _ = bench(server.url, "--model", "m", "--requests", "1", "--header", "Authorization: Bearer sk-a=b",
+                        "--header", "X-Two: 2")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        lines = server.heads[-1].split(b"\r\n")
+        self.assertIn(b"Authorization: Bearer sk-a=b", lines)
+        self.assertIn(b"X-Two: 2", lines)
 
     def test_an_ipv6_address_is_in_brackets_in_host(self):
         try:
