@@ -42,20 +42,26 @@ bool is_float8(safetensors_type type) {
   return type == safetensors_type::f8_e4m3 || type == safetensors_type::f8_e5m2;
 }
 
-bool is_narrow(safetensors_type type) {
-  return is_float8(type) || type == safetensors_type::i8;
+bool is_byte(safetensors_type type) {
+  return type == safetensors_type::i8 || type == safetensors_type::u8;
 }
 
-float8_table int8_values() {
+bool is_narrow(safetensors_type type) {
+  return is_float8(type) || is_byte(type);
+}
+
+template<class Byte>
+float8_table byte_values() {
   float8_table values{};
   for (std::size_t code = 0; code < values.size(); ++code)
-    values[code] = static_cast<float>(static_cast<std::int8_t>(code));
+    values[code] = static_cast<float>(static_cast<Byte>(code));
   return values;
 }
 
 const float8_table& values_of(safetensors_type type) {
-  static const float8_table int8 = int8_values();
+  static const float8_table int8 = byte_values<std::int8_t>(), uint8 = byte_values<std::uint8_t>();
   if (type == safetensors_type::i8) return int8;
+  if (type == safetensors_type::u8) return uint8;
   return type == safetensors_type::f8_e4m3 ? float8_e4m3 : float8_e5m2;
 }
 
@@ -74,6 +80,7 @@ void write_element(float value, ggml_type type, std::byte*& out) {
 /// Which scale multiplies which element.
 struct scale_grid {
   std::vector<float> scales;              ///< row-major
+  std::vector<float> zeros;               ///< the code that means 0, one for each scale; empty: 0
   std::uint64_t rows = 1, columns = 1;    ///< elements that one scale covers
   std::uint64_t scales_per_row_block = 1; ///< columns of the grid
 };
@@ -87,13 +94,13 @@ class byte_codec final : public tensor_codec {
     const std::uint64_t width = tensor.ne[0], rows = tensor.elements / width;
     for (std::uint64_t row = 0; row < rows; ++row) {
       const std::byte* codes = tensor.data.data() + row * width;
-      const float* scales =
-          grid_.scales.data() + (tensor.first_row + row) / grid_.rows * grid_.scales_per_row_block;
+      const std::uint64_t first = (tensor.first_row + row) / grid_.rows * grid_.scales_per_row_block;
       for (std::uint64_t begin = 0; begin < width; begin += grid_.columns) {
-        const float scale = scales[begin / grid_.columns];
+        const std::uint64_t at = first + begin / grid_.columns;
+        const float scale = grid_.scales[at], zero = grid_.zeros.empty() ? 0.0F : grid_.zeros[at];
         const std::uint64_t end = std::min(width, begin + grid_.columns);
         for (std::uint64_t i = begin; i < end; ++i)
-          write_element(values_[static_cast<std::uint8_t>(codes[i])] * scale, tensor.type, out);
+          write_element((values_[static_cast<std::uint8_t>(codes[i])] - zero) * scale, tensor.type, out);
       }
     }
   }
@@ -238,6 +245,7 @@ result<std::vector<safetensors_file>> open_shards(const std::string& folder, con
 }
 
 constexpr const char* scale_suffixes[] = {"_scale_inv", "_scale"};
+constexpr std::string_view zero_suffix = "_zero_point";
 
 } // namespace
 
@@ -288,8 +296,11 @@ result<void> safetensors_folder::index_entries() {
 result<void> safetensors_folder::add(const safetensors_entry& entry, const folder_format& format) {
   if (is_scale(entry.name)) return {};
   const auto dense = dense_type(entry.type);
-  const bool readable = entry.elements > 0 && !entry.shape.empty() && entry.shape.size() <= 4 &&
-                        (dense || (is_narrow(entry.type) && entry.shape.size() == 2));
+  // U8 without scales is what others pack their own formats into.
+  const bool coded = is_narrow(entry.type) && entry.shape.size() == 2 &&
+                     (entry.type != safetensors_type::u8 || scale_of(entry.name) != nullptr);
+  const bool readable =
+      entry.elements > 0 && !entry.shape.empty() && entry.shape.size() <= 4 && (dense || coded);
   if (!readable) {
     unreadable_.push_back(&entry);
     return {};
@@ -309,11 +320,9 @@ result<void> safetensors_folder::add(const safetensors_entry& entry, const folde
 
 result<void> safetensors_folder::add_codec(
     const safetensors_entry& entry, const folder_format& format, model_tensor& tensor) {
-  const safetensors_entry* scale = nullptr;
-  for (const char* suffix : scale_suffixes)
-    if (scale == nullptr) scale = find_entry(entry.name + suffix);
+  const safetensors_entry* const scale = scale_of(entry.name);
   const std::uint64_t n = entry.shape[0], k = entry.shape[1];
-  scale_grid grid{{1.0F}, n, k, 1};
+  scale_grid grid{{1.0F}, {}, n, k, 1};
   if (scale != nullptr) {
     auto laid = dense_type(scale->type) ? lay_scales(*scale, n, k, format) : std::nullopt;
     if (!laid)
@@ -325,6 +334,7 @@ result<void> safetensors_folder::add_codec(
     for (const float x : laid->scales)
       if (!std::isfinite(x)) return fail("tensor '" + scale->name + "' holds NaN or Inf");
     grid = std::move(*laid);
+    if (auto added = add_zeros(entry, grid.scales.size(), grid.zeros); !added) return added;
   } else if (format.quantised || entry.type == safetensors_type::i8) {
     return fail(
         "tensor '" + entry.name + "' is " + describe(entry) + " without scales ('" + entry.name +
@@ -335,12 +345,39 @@ result<void> safetensors_folder::add_codec(
   return {};
 }
 
-/// Whether the tensor only scales another one, or activations, in a folder of 8-bit weights.
+/// The codes that mean 0, where a tensor of them stands beside 8-bit integers.
+result<void> safetensors_folder::add_zeros(
+    const safetensors_entry& entry, std::size_t count, std::vector<float>& zeros) const {
+  const safetensors_entry* const found = find_entry(entry.name + std::string(zero_suffix));
+  if (found == nullptr) return {};
+  if (!is_byte(entry.type) || !is_byte(found->type) || found->elements != count)
+    return fail(
+        "tensor '" + found->name + "' is " + describe(*found) + "; zero points of " + describe(entry) +
+            " are I8 or U8, one for each of the " + std::to_string(count) + " scales",
+        errc::unsupported);
+  const float8_table& values = values_of(found->type);
+  zeros.resize(count);
+  for (std::size_t i = 0; i < count; ++i) zeros[i] = values[static_cast<std::uint8_t>(found->data[i])];
+  return {};
+}
+
+const safetensors_entry* safetensors_folder::scale_of(const std::string& weight) const noexcept {
+  const safetensors_entry* scale = nullptr;
+  for (const char* suffix : scale_suffixes)
+    if (scale == nullptr) scale = find_entry(weight + suffix);
+  return scale;
+}
+
+/// Whether the tensor only scales or shifts another one, or activations, in a folder of 8-bit weights.
 bool safetensors_folder::is_scale(std::string_view name) const noexcept {
   for (const char* suffix : scale_suffixes) {
     if (!name.ends_with(suffix)) continue;
     const auto* weight = find_entry(name.substr(0, name.size() - std::strlen(suffix)));
     if (weight != nullptr && is_narrow(weight->type)) return true;
+  }
+  if (name.ends_with(zero_suffix)) {
+    const auto* weight = find_entry(name.substr(0, name.size() - zero_suffix.size()));
+    if (weight != nullptr && is_byte(weight->type)) return true;
   }
   const std::string_view last = name.substr(name.rfind('.') + 1); // the whole name when there is no dot
   return has_narrow_ &&
@@ -367,13 +404,12 @@ error safetensors_folder::missing(std::string_view name) const {
   if (entry->type == safetensors_type::u8)
     return fail(
         "tensor '" + std::string(name) + "' is " + describe(*entry) +
-            ": bytes, as programs of their own formats pack quantised weights (bitsandbytes, MXFP4, ...), "
-            "which "
-            "are not read; use a folder of the model in F32, F16, BF16, FP8 or INT8, or a GGUF file",
+            ": bytes without scales, as programs of their own formats pack quantised weights (bitsandbytes, "
+            "MXFP4, ...), which are not read; use a folder of the model in F32, F16, BF16, FP8 or INT8, or a GGUF file",
         errc::unsupported);
   return fail(
       "tensor '" + std::string(name) + "' is " + describe(*entry) +
-          "; F32, F16, BF16, or a matrix of F8_E4M3, F8_E5M2 or I8 with scales, is needed",
+          "; F32, F16, BF16, or a matrix of F8_E4M3, F8_E5M2, I8 or U8 with scales, is needed",
       errc::unsupported);
 }
 

@@ -256,6 +256,40 @@ BOOST_AUTO_TEST_CASE(eight_bit_weights_are_scaled_and_widened) {
   BOOST_TEST((decoded(*made->folder->find_tensor("m.weight")) == std::vector<float>{1, -2}));
 }
 
+BOOST_AUTO_TEST_CASE(bytes_are_whole_numbers_with_scales_and_zero_points) {
+  folder_format format;
+  format.widened = ggml_type::f32;
+  safetensors_builder b;
+  b.add("m.weight", "U8", "2,2", std::string("\x01\xff\x7f\x80", 4));
+  b.add("m.weight_scale", "F32", "2,1", floats({1, 0.5F}));
+  auto made = join(b, format);
+  BOOST_REQUIRE_MESSAGE(made->folder, made->folder.error().message);
+  BOOST_TEST((decoded(*made->folder->find_tensor("m.weight")) == std::vector<float>{1, 255, 63.5F, 64}));
+  b.add("m.weight_zero_point", "U8", "2,1", "\x01\x80");
+  made = join(b, format);
+  BOOST_REQUIRE_MESSAGE(made->folder, made->folder.error().message);
+  BOOST_TEST(made->folder->tensors().size() == 1U);
+  BOOST_TEST((decoded(*made->folder->find_tensor("m.weight")) == std::vector<float>{0, 254, -0.5F, 0}));
+
+  safetensors_builder shifted;
+  shifted.add("m.weight", "I8", "1,2", "\x01\xff").add("m.weight_scale", "F32", "1", floats({2}));
+  shifted.add("m.weight_zero_point", "I8", "1", "\xfe");
+  made = join(shifted, format);
+  BOOST_REQUIRE_MESSAGE(made->folder, made->folder.error().message);
+  BOOST_TEST((decoded(*made->folder->find_tensor("m.weight")) == std::vector<float>{6, 2}));
+
+  for (const auto& [type, shape, bytes] :
+       {std::tuple("U8", "1", std::string("1")), {"F32", "2", floats({1, 2})}}) {
+    safetensors_builder wrong;
+    wrong.add("m.weight", "U8", "2,2", "1234").add("m.weight_scale", "F32", "2,1", floats({1, 2}));
+    wrong.add("m.weight_zero_point", type, shape, bytes);
+    made = join(wrong, format);
+    BOOST_REQUIRE(!made->folder);
+    BOOST_TEST(says(made->folder.error().message, "tensor 'm.weight_zero_point' is "));
+    BOOST_TEST(says(made->folder.error().message, "each of the 2 scales"));
+  }
+}
+
 BOOST_AUTO_TEST_CASE(scales_that_are_missing_or_do_not_fit_are_refused_by_name) {
   folder_format format;
   format.quantised = true;
@@ -291,7 +325,7 @@ BOOST_AUTO_TEST_CASE(tensors_that_cannot_be_multiplied_are_told_when_they_are_as
   const auto asked = made->folder->tensor("w");
   BOOST_REQUIRE(!asked);
   BOOST_TEST((asked.error().code == errc::unsupported));
-  BOOST_TEST(says(asked.error().message, "tensor 'w' is U8 [1, 1]: bytes"));
+  BOOST_TEST(says(asked.error().message, "tensor 'w' is U8 [1, 1]: bytes without scales"));
   BOOST_TEST(says(asked.error().message, "pack quantised weights"));
   BOOST_TEST(says(asked.error().message, "or a GGUF file"));
   BOOST_TEST(says(made->folder->tensor("ids").error().message, "tensor 'ids' is I64 [1]; F32,"));
