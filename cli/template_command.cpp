@@ -119,9 +119,8 @@ int template_command(const std::vector<std::string>& words) {
   if (!given)
     throw failure(errc::bad_file, (context_file.empty() ? "" : context_file + ": ") + given.error().message);
   context.extra = *given;
-  // As the server does; what the variables say goes before.
-  const models::vocabulary none;
-  models::set_names(context, opened ? opened->tokenizer->vocab() : none, values);
+  // As the server does; what the variables say goes before. Without a model they are all there is.
+  if (opened) models::set_names(context, opened->tokenizer->vocab(), values);
   if (bos) context.bos_token = *bos;
   if (eos) context.eos_token = *eos;
   if (!options.given("--now")) {

@@ -8,6 +8,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BINARY = os.environ.get("TROUPE_BINARY", str(ROOT / "build" / "release" / "troupe"))
 TINY = ROOT / "tests" / "data" / "tiny" / "tiny_q4_1.gguf"
+SHARED = pathlib.Path(os.environ.get("TROUPE_SHARED") or ROOT.parent / "shared")  # a checkout may lack it
 LIMIT_S = 120
 
 

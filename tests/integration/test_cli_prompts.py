@@ -5,7 +5,7 @@ import pathlib
 import tempfile
 import unittest
 
-from program import ProgramTest, TINY, troupe
+from program import ProgramTest, SHARED, TINY, troupe
 
 # A vocabulary with more special tokens than BOS and EOS, beside no weights.
 TOKENS = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
@@ -48,10 +48,39 @@ class Prompts(ProgramTest):
             context.write_text(json.dumps({"messages": [], "tools": [1], "pad_token": "P", "eos_token": "E"}), encoding="utf-8")
             self.assertEqual(troupe("template", "-m", model, "--context", context).stdout.decode(),
                              "tools documents False True <s>E<unk>P False True")
-            # Without a model there are no tokens, but no tools and documents either.
-            (model / "t.jinja").write_text(SHOWN, encoding="utf-8")
-            self.assertEqual(troupe("template", "--template", model / "t.jinja", "hi").stdout.decode(),
-                             "tools documents True True  False True")
+
+    def test_without_a_model_a_template_has_what_the_context_says_and_no_more(self):
+        with tempfile.TemporaryDirectory() as folder:
+            folder = pathlib.Path(folder)
+            source, context = folder / "t.jinja", folder / "c.json"
+            source.write_text("{{ tools is defined }} {{ documents is defined }} {{ bos_token }} {{ mine }}", encoding="utf-8")
+            context.write_text(json.dumps({"messages": [], "bos_token": "B", "mine": 3}), encoding="utf-8")
+            self.assertEqual(troupe("template", "--template", source, "--context", context).stdout.decode(), "False False B 3")
+            context.write_text(json.dumps({"messages": [], "tools": None, "documents": []}), encoding="utf-8")
+            self.assertEqual(troupe("template", "--template", source, "--context", context).stdout.decode(), "True True  ")
+
+    def test_the_program_renders_published_templates_as_jinja2_does(self):
+        golden, templates = SHARED / "golden" / "templates.json", SHARED / "data" / "templates"
+        if not golden.is_file():
+            print(f"skipped: {golden} is absent")
+            self.skipTest("no golden renders")
+        cases = json.loads(golden.read_text(encoding="utf-8"))
+        compared = 0
+        with tempfile.TemporaryDirectory() as folder:
+            context = pathlib.Path(folder) / "context.json"
+            for name, renders in cases["renders"].items():
+                for case, expected in renders.items():
+                    variables = {"add_generation_prompt": True, **cases["cases"][case],
+                                 "bos_token": cases["bos_token"], "eos_token": cases["eos_token"]}
+                    context.write_text(json.dumps(variables), encoding="utf-8")
+                    done = troupe("template", "--template", templates / name, "--context", context, "--now", cases["now"])
+                    if "text" in expected:
+                        self.assertEqual((done.returncode, done.stdout.decode()), (0, expected["text"]), (name, case))
+                    else:
+                        self.assertEqual(done.returncode, 1, (name, case))
+                        self.assertIn(expected["error"].removeprefix("TemplateError: "), done.stderr.decode(), (name, case))
+                    compared += 1
+        self.assertEqual(compared, 120)
 
     def test_inspect_tells_which_recommended_settings_are_not_applied(self):
         with tempfile.TemporaryDirectory() as folder:
