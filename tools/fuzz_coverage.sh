@@ -56,6 +56,10 @@ fuzz() {
 # report NAME: one line with the share of lines; the sources are those of the target's "covers:" lines.
 report() {
   local name=$1 work=$build/run/$1 covers sources share
+  if grep -q 'covers:' <(grep -v '^// covers: ' "tests/fuzz/fuzz_$name.cpp"); then
+    echo "$name: a \"covers:\" in tests/fuzz/fuzz_$name.cpp does not begin its line"
+    return 1
+  fi
   covers=$(sed -n 's|^// covers: ||p' "tests/fuzz/fuzz_$name.cpp" | tr '\n' ' ')
   # Unquoted: several names, with wildcards.
   sources=($covers)

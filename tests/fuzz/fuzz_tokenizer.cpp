@@ -4,7 +4,7 @@
 
 // covers: models/bpe_*.cpp models/byte_bpe.cpp models/gguf_tokenizers.cpp models/pretokenizer.cpp
 // covers: models/tokenizer.cpp models/tokenizer_pipeline.cpp models/tokenizer_specials.cpp
-// models/detokenizer.cpp covers: models/vocabulary.cpp models/utf8.cpp models/stop_matcher.cpp
+// covers: models/detokenizer.cpp models/vocabulary.cpp models/utf8.cpp models/stop_matcher.cpp
 #include "models/detokenizer.hpp"
 #include "models/pretokenizer.hpp"
 #include "models/stop_matcher.hpp"

@@ -24,7 +24,7 @@ import unittest
 from program import BINARY, ROOT, TINY
 
 README = ROOT / "README.md"
-BLOCK = re.compile(r"(?:<!-- ci: ([^>]*?) -->\n)?```(\w+)\n(.*?)```", re.DOTALL)
+BLOCK = re.compile(r"(?:<!-- ci: ([^>]*?) -->\n)?```(\w*)\n(.*?)```", re.DOTALL)
 MODEL = "smollm2-135m-instruct-q4_1.gguf"
 LIMIT_S = 120
 

@@ -43,6 +43,16 @@ class Scripts(unittest.TestCase):
                           "stderr": "Ran 0 tests in 0.001s\n\nFAILED (errors=1)\n"})
         self.assertEqual(self.tool("count_tests.py", log + "\n", "label").stdout, "0 1 0 label: t\n")
 
+    def test_cases_that_a_filter_left_out_are_neither_passed_nor_skipped(self):
+        for report, counted in (("passed with:\n  2 test cases out of 18 passed\n  16 test cases out of 18 skipped\n", "2 0 0"),
+                                ("failed with:\n  1 test case out of 18 passed\n  1 test case out of 18 failed\n"
+                                 "  16 test cases out of 18 skipped\n", "1 1 0"),
+                                ("passed with:\n  1 test case out of 18 passed\n  17 test cases out of 18 skipped\n", "1 0 1"),
+                                ("passed with:\n  1 test case out of 2 passed\n  1 test case out of 2 skipped\n", "1 0 1")):
+            log = json.dumps({"name": "t", "result": "FAIL" if " failed" in report else "OK", "stderr": "",
+                              "stdout": 'Running 2 test cases...\n\nTest module "troupe" has ' + report})
+            self.assertEqual(self.tool("count_tests.py", log + "\n", "label").stdout, f"{counted} label: t\n")
+
     def test_a_skipped_case_is_counted_once_however_much_it_lacks(self):
         log = json.dumps({"name": "t", "result": "OK", "stderr": "",
                           "stdout": "Running 3 test cases...\nskipped: a is absent\nand: b is absent\nskipped: a is absent\n"})
