@@ -125,6 +125,7 @@ engine_stats engine_state::stats() const {
   if (out.ready || out.draining) {
     out.memory.forecast = host->memory.total();
     out.memory.forecast_data = host->memory.data;
+    out.memory.kv = host->memory.kv;
   }
   const actors::park_level p = joined(park_earlier_, park_level_);
   const std::uint64_t block = park_block_bytes_;

@@ -110,6 +110,7 @@ void add_process_memory(exposition& out, const memory_stats& m) {
   out.gauge(
       "troupe_memory_forecast_data_bytes", "Data it was forecast to need at most, as ulimit -d counts it",
       double(m.forecast_data));
+  out.gauge("troupe_kv_memory_bytes", "Memory of all KV cache blocks", double(m.kv));
   const sample levels[] = {
       {"level", "normal", m.level == "normal" ? 1.0 : 0.0},
       {"level", "batch", m.level == "batch" ? 1.0 : 0.0},

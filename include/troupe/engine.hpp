@@ -97,10 +97,14 @@ struct memory_plan {
   std::uint64_t total() const noexcept { return weights + kv + activations + buffers + program + park; }
 };
 
+/// The plan as one line for a person: the sum, its parts, what there is.
+std::string describe(const memory_plan& plan);
+
 /// What was last read of the process's memory, bytes, and what was done for want of it.
 struct memory_stats {
   std::uint64_t resident = 0, limit = 0;         ///< 0: not read yet
   std::uint64_t forecast = 0, forecast_data = 0; ///< memory_plan::total and ::data
+  std::uint64_t kv = 0;                          ///< memory_plan::kv
   std::string_view level = "normal"; ///< "normal", "batch" (it was made smaller), "cache" (and given up)
   std::uint32_t batch = 0;           ///< sequences that may run at once
   std::uint64_t batch_shrinks = 0, cache_shrinks = 0, recoveries = 0;

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The memory forecast holds at twice the demand and is near what is used; with a limit at the forecast all goes on."""
 import asyncio
+import contextlib
 import pathlib
 import random
 import re
@@ -9,6 +10,7 @@ import sys
 
 from client import drill
 from client.answer import http_ask
+from client.memory_group import MemoryGroup
 from client.work import text_ids
 
 LEAST_SHARE = 0.93  # of the forecast that must have been in use
@@ -57,6 +59,7 @@ async def setting(d, batch, context, step_tokens):
         await drive(d, server, batch, prompt, label)
         metrics = await server.metrics()
         forecast, data = metrics["troupe_memory_forecast_bytes"], metrics["troupe_memory_forecast_data_bytes"]
+        kv = metrics["troupe_kv_memory_bytes"]
         peak = peak_resident(server)
         d.say(f"{label}: forecast {forecast / 2**20:.1f} MiB, peak {peak / 2**20:.1f} MiB, {peak / forecast:.3f} of it")
         d.expect(peak <= forecast, f"{label}: peak", f"<= the forecast of {forecast:.0f}", peak)
@@ -64,11 +67,34 @@ async def setting(d, batch, context, step_tokens):
 
     limited = d.serve(settings)
     limited.command = ["prlimit", f"--data={data:.0f}", "--"] + limited.command
+    await under_limit(d, limited, batch, prompt, f"{label}, data limited to the forecast")
+    # Left open, the KV memory would be chosen smaller in a smaller group.
+    await in_group(d, settings | {"engine.kv_memory": int(kv)}, int(forecast), batch, prompt, label)
+
+
+async def under_limit(d, limited, batch, prompt, label):
     async with limited as server:
-        await drive(d, server, batch, prompt, f"{label}, data limited to the forecast")
+        await drive(d, server, batch, prompt, label)
         metrics = await d.expect_no_blocks(server, label)
         d.equal(metrics["troupe_ready"], 1, f"{label}: ready under the limit")
         d.equal(metrics['troupe_requests_failed_total{code="no_memory"}'], 0, f"{label}: requests without memory")
+
+
+async def in_group(d, settings, forecast, batch, prompt, label):
+    label += ", control group limited to the forecast"
+    with contextlib.ExitStack() as entered:
+        try:
+            group = entered.enter_context(MemoryGroup(forecast))
+        except OSError as refused:
+            d.say(f"{label}: left out, control groups cannot be made here ({refused})")
+            return
+        limited = d.serve(settings)
+        limited.command = group.enters(limited.command)
+        await under_limit(d, limited, batch, prompt, label)
+        d.equal(group.kills(), 0, f"{label}: processes killed")
+        peak = group.peak()
+        if peak is not None:
+            d.say(f"{label}: held {peak / 2**20:.1f} MiB of {forecast / 2**20:.1f} at the most")
 
 
 async def scenario(d):
