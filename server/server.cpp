@@ -112,6 +112,13 @@ struct server::state final : door_services, session_owner, std::enable_shared_fr
   void cut_after(std::chrono::milliseconds wait, int graces);
   void stop_listening();
   void add_own_hosts();
+  /// What a session is told may end it, which changes the set.
+  template<class Tell>
+  void tell_all(Tell tell) {
+    const std::vector<session*> all(sessions.begin(), sessions.end());
+    for (session* one : all)
+      if (sessions.contains(one)) tell(*one);
+  }
 
   server_options options;
   engine& the_engine;
@@ -179,9 +186,7 @@ void server::state::cut_after(std::chrono::milliseconds wait, int graces) {
     const engine_stats live = self->loaded ? self->the_engine.stats() : engine_stats{};
     if (live.running + live.waiting > 0 && graces > 0) return self->cut_after(drain_grace, graces - 1);
     log().warn("cutting {} connections at the end of the drain", self->sessions.size());
-    const std::vector<session*> rest(self->sessions.begin(), self->sessions.end());
-    for (session* one : rest)
-      if (self->sessions.contains(one)) one->abort();
+    self->tell_all([](session& one) { one.abort(); });
   });
 }
 
@@ -258,6 +263,7 @@ void server::reconfigure(server_options wanted) {
   s.context.policy = s.options.policy;
   if (s.http_listener) s.add_own_hosts();
   s.the_rules.ignore_unknown_fields = s.options.ignore_unknown_fields;
+  s.tell_all([](session& one) { one.limits_changed(); });
 }
 
 void server::drain(std::chrono::milliseconds limit, asio::any_completion_handler<void()> done) {
@@ -265,10 +271,7 @@ void server::drain(std::chrono::milliseconds limit, asio::any_completion_handler
   s.now = door_health::draining;
   s.stop_listening();
   s.drained.emplace(std::move(done));
-  // Telling a session may end it, which changes the set.
-  const std::vector<session*> all(s.sessions.begin(), s.sessions.end());
-  for (session* one : all)
-    if (s.sessions.contains(one)) one->drain();
+  s.tell_all([](session& one) { one.drain(); });
   if (s.sessions.empty()) {
     s.finish_drain();
     return;

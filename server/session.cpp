@@ -183,6 +183,11 @@ void session::arm_timer() {
   });
 }
 
+void session::limits_changed() {
+  if (finished_) return;
+  guarded([this] { arm_timer(); });
+}
+
 void session::on_timer() {
   armed_.reset();
   if (linger_until_ && now() >= *linger_until_) {

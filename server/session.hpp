@@ -52,6 +52,8 @@ class session : public std::enable_shared_from_this<session> {
 
   void start();
   void drain();
+  /// The limits of its context are others now: what was waited for may be due earlier.
+  void limits_changed();
   /// Closes now. No call to the owner comes after the first `session_ended`.
   void abort();
   /// The owner is about to go: like abort, without telling it.

@@ -63,7 +63,8 @@ void websocket_protocol::end(session_core& s, std::uint16_t close_code, std::str
 }
 
 std::optional<time_point> websocket_protocol::deadline(const session_core& s) const {
-  return heard_ + s.context().limits.ping_interval * (unanswered_ + 1);
+  // Each ping has an interval to be answered in, also when the interval has just been made shorter.
+  return (unanswered_ == 0 ? heard_ : asked_) + s.context().limits.ping_interval;
 }
 
 void websocket_protocol::on_time(session_core& s) {
@@ -73,6 +74,7 @@ void websocket_protocol::on_time(session_core& s) {
     return;
   }
   ++unanswered_;
+  asked_ = s.now();
   std::string out;
   append_websocket_frame(out, websocket_opcode::ping, {});
   s.send(out);

@@ -24,7 +24,8 @@ class websocket_protocol final : public object_protocol {
 
   websocket_decoder decoder_;
   time_point heard_{};           // last byte from the peer
-  std::uint32_t unanswered_ = 0; // pings since then
+  time_point asked_{};           // last ping
+  std::uint32_t unanswered_ = 0; // pings since the last byte
 };
 
 } // namespace troupe::server

@@ -91,6 +91,7 @@ class fake_door {
     core.on_time(now);
     collect();
   }
+  door_limits& limits() { return context_.limits; }
   /// The output since the last call.
   std::string output() { return std::exchange(out_, {}); }
   bool reading(request_key key) const { return std::find(reads.begin(), reads.end(), key) != reads.end(); }

@@ -476,6 +476,22 @@ BOOST_AUTO_TEST_CASE(row_35_a_peer_that_answers_no_ping_is_closed) {
   BOOST_TEST(!alive.close);
 }
 
+BOOST_AUTO_TEST_CASE(a_ping_has_its_interval_also_when_that_was_made_shorter_in_the_silence) {
+  object_door quiet(true);
+  quiet.wait(14s);
+  quiet.limits().ping_interval = 5s;
+  quiet.wait(1s); // three of the new intervals have gone by
+  BOOST_TEST(!quiet.close);
+  quiet.objects();
+  BOOST_TEST(quiet.pings == 1);
+  quiet.wait(4s);
+  quiet.bytes(masked(10, ""));
+  quiet.wait(9s);
+  BOOST_TEST(!quiet.close);
+  quiet.wait(6s);
+  BOOST_TEST(quiet.close);
+}
+
 BOOST_AUTO_TEST_CASE(the_line_door_cuts_the_idle_and_the_unfinished) {
   object_door idle(false);
   idle.wait(301s);
