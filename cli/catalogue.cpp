@@ -138,6 +138,11 @@ error with_way_out(error why, const std::string& path, bool inspecting) {
   const bool of_file =
       why.code == errc::not_found || why.code == errc::bad_file || why.code == errc::unsupported;
   if (of_file && why.message.starts_with(path)) why.message += "; " + way_out(why.code, path, inspecting);
+  // What a forecast refuses names its setting and says what to do; this is what could not be had all the
+  // same.
+  if (why.code == errc::no_memory && why.param.empty() && !why.message.ends_with("--threads"))
+    why.message +=
+        "; use a smaller model, lower kv-memory or max-batch, or allow more memory (ulimit -d, ulimit -v)";
   return why;
 }
 

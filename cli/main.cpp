@@ -89,6 +89,7 @@ int unknown_command(const std::vector<std::string>& words) {
 
 int main(int count, char** values) {
   std::signal(SIGPIPE, SIG_IGN); // a closed pipe or socket is an error value of the write
+  std::signal(SIGXFSZ, SIG_IGN); // and so is a file at its largest size (ulimit -f)
   std::vector<std::string> words(values + 1, values + count);
   if (words.size() > 1 && words[0] == "help") { // as the command's own --help
     words.erase(words.begin());

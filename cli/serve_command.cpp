@@ -6,7 +6,6 @@
 #include "cli/engine_settings.hpp"
 #include "cli/text.hpp"
 #include "config/property.hpp"
-#include "engine/memory_plan.hpp"
 #include "runtime/base/log.hpp"
 #include "server/server.hpp"
 
@@ -107,7 +106,7 @@ class serving {
         "model     %s (%s), %u layers, context %u\n", one_line(model.name).c_str(),
         one_line(model.path).c_str(), model.layers, model.context);
     std::printf("kernels   %s\n", model.kernels.c_str());
-    std::printf("memory    %s\n", detail::describe(engine_.memory()).c_str());
+    std::printf("memory    %s\n", describe(engine_.memory()).c_str());
     for (const std::string& address : server_.addresses()) std::printf("listening %s\n", address.c_str());
     std::puts("ready     Ctrl-C or SIGTERM drains and ends");
     std::fflush(stdout);
@@ -143,7 +142,7 @@ class serving {
       settings_ = in_force;
       if (!for_restart.empty()) log().warn("SIGHUP: needs a restart: {}", joined(for_restart));
       log().info("SIGHUP: {}", taken.empty() ? "no live setting changed" : "now in force: " + joined(taken));
-    } catch (const failure& wrong) {
+    } catch (const std::exception& wrong) {
       log().error("SIGHUP: nothing was changed: {}", one_line(wrong.what()));
     }
   }

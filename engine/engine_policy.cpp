@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <memory>
+#include <new>
 #include <utility>
 
 namespace troupe::detail {
@@ -40,8 +41,8 @@ result<void> engine_state::reconfigure(const engine_options& wanted) {
   if (wanted.max_queue > most_queue_)
     return error{
         errc::bad_config,
-        "max-queue cannot become " + std::to_string(wanted.max_queue) + " while it runs, which began with " +
-            std::to_string(most_queue_),
+        "engine.max_queue cannot be raised to " + std::to_string(wanted.max_queue) +
+            " while the server runs: it began with " + std::to_string(most_queue_) + "; restart to raise it",
         "max_queue", 0};
   options.max_wait_ms = wanted.max_wait_ms;
   options.max_queue = wanted.max_queue;
@@ -64,6 +65,7 @@ result<void> engine_state::reconfigure(const engine_options& wanted) {
   options.memory_low_watermark = wanted.memory_low_watermark;
   memory_.retune(options.memory_high_watermark, options.memory_low_watermark);
   cancel_timer(memory_timer_);
+  if (options.memory_interval_ms == 0) stop_sparing();
   if (!live_.empty()) watch_memory();
   // One that is being made anew gets the options with its start.
   if (cast_)
@@ -89,26 +91,42 @@ void engine_state::watch_memory() {
 
 void engine_state::look_at_memory() {
   memory_seen_ = environment.clock->now();
-  const memory_sample sample = environment.read_memory();
-  const bool changed = memory_.observe(sample);
-  {
-    const std::lock_guard lock(stats_mutex_);
-    memory_stats_.resident = sample.resident;
-    memory_stats_.limit = sample.resident == 0 ? 0 : sample.limit();
-    memory_stats_.level = name_of(memory_.level());
-    memory_stats_.batch = memory_.batch();
-    memory_stats_.batch_shrinks = memory_.batch_shrinks();
-    memory_stats_.cache_shrinks = memory_.cache_shrinks();
-    memory_stats_.recoveries = memory_.recoveries();
+  memory_sample sample;
+  try {
+    sample = environment.read_memory();
+  } catch (const std::bad_alloc&) { // as one that could not be read
   }
+  const bool changed = memory_.observe(sample);
+  publish_memory(sample);
   if (changed)
     log().log(
         sample.use() >= options.memory_high_watermark ? spdlog::level::warn : spdlog::level::info,
-        "memory: {} of {} in use, {:.0f} %: at most {} of {} sequences run at once, {}",
+        "memory: {} of {} in use, {:.0f} %: no request begins while {} (of {}) or more run, {}",
         human_bytes(sample.resident), human_bytes(sample.limit()), 100 * sample.use(), memory_.batch(),
         options.max_batch,
         memory_.level() == memory_level::cache ? "no prefixes are kept" : "prefixes are kept");
   if (changed || memory_.step() > 0) order_memory();
+}
+
+void engine_state::publish_memory(const memory_sample& sample) {
+  const std::lock_guard lock(stats_mutex_);
+  memory_stats_.resident = sample.resident;
+  memory_stats_.limit = sample.resident == 0 ? 0 : sample.limit();
+  memory_stats_.level = name_of(memory_.level());
+  memory_stats_.batch = memory_.batch();
+  memory_stats_.batch_shrinks = memory_.batch_shrinks();
+  memory_stats_.cache_shrinks = memory_.cache_shrinks();
+  memory_stats_.recoveries = memory_.recoveries();
+}
+
+/// The watch is turned off: what was given up comes back, for nobody would bring it back later.
+void engine_state::stop_sparing() {
+  const bool spared = memory_.step() > 0;
+  memory_.let_be();
+  publish_memory({});
+  if (!spared || !cast_) return;
+  (void)cast_->scheduler.tell(actors::limit_batch{memory_.batch()});
+  (void)cast_->cache.tell(actors::spare_memory{false});
 }
 
 /// The latest order counts. While memory is short each look sends more free blocks' memory back.

@@ -7,6 +7,7 @@
 #include "actors/park_actor.hpp"
 #include "actors/scheduler_actor.hpp"
 #include "engine/contained.hpp"
+#include "runtime/compute_pool.hpp"
 #include "runtime/mailbox.hpp"
 
 #include <boost/asio/post.hpp>
@@ -216,7 +217,11 @@ result<void> engine_state::spawn_cast() {
 
 result<void> engine_state::spawn_parker() {
   if (!host->park) return {};
-  if (!park_worker_.first) park_worker_ = environment.make_park_worker();
+  try {
+    if (!park_worker_.first) park_worker_ = environment.make_park_worker();
+  } catch (const std::exception& e) { // of its thread
+    return error{errc::no_memory, runtime::describe_thread_failure(e), {}, 0};
+  }
   const std::uint32_t control = actors::park_slots_per_request * most_live() + actors::park_slots;
   // Its jobs keep the whole host: the backend alone must not outlive the weights of its running step.
   auto parker = runtime::spawn<actors::park_actor>(

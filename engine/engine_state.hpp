@@ -206,6 +206,8 @@ struct engine_state final : stream_owner, actors::cast_listener, std::enable_sha
   void count_end(const stream_event& event);
   void watch_memory();
   void look_at_memory();
+  void publish_memory(const memory_sample& sample);
+  void stop_sparing();
   void order_memory();
   void cancel_timer(runtime::timer_handle& timer) noexcept;
   std::uint32_t most_live() const noexcept;

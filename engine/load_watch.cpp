@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/load_watch.hpp"
 
-#include "engine/memory_plan.hpp"
 #include "runtime/base/byte_text.hpp"
 #include "runtime/base/log.hpp"
+#include "runtime/memory_facts.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -19,7 +19,7 @@ void tell_line(const load_watch& what, const std::string& line, bool always) {
 }
 
 error too_large(std::string message) {
-  return error{errc::no_memory, std::move(message), {}, 0};
+  return error{errc::no_memory, std::move(message), "kv_memory", 0};
 }
 
 std::string
@@ -64,10 +64,11 @@ void watch_loading(models::model_options& options, load_watch what) {
     tell_line(what, "loading: " + std::to_string(tenth * 10) + " %", false);
   };
   options.forecast = [what = std::move(what)](const models::load_forecast& needs) {
-    const std::uint64_t available = available_memory();
+    const runtime::memory_facts facts = runtime::read_memory_facts();
+    const std::uint64_t available = std::min(facts.available(), facts.data_left);
     auto fits = check_forecast(what, needs, available);
-    // A refusal has the numbers that count: who is told lines, not a log, reads one.
-    if (fits || !what.tell) tell_line(what, forecast_line(what, needs, available), true);
+    // A refusal has the numbers that count: one line tells all.
+    if (fits) tell_line(what, forecast_line(what, needs, available), true);
     return fits;
   };
 }

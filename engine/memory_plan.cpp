@@ -80,12 +80,26 @@ result<memory_plan> plan_memory(const memory_demand& demand, std::uint64_t avail
   return plan;
 }
 
+result<void> check_data_limit(const memory_plan& plan, std::uint64_t limit) {
+  if (plan.data <= limit || plan.data - limit <= plan.data / 64) return {};
+  return error{
+      errc::no_memory,
+      "the model needs " + human_bytes(plan.data) + " of data (KV " + human_bytes(plan.kv) +
+          ") and the limit on it (ulimit -d) is " + human_bytes(limit) +
+          ": raise it, or lower kv-memory, max-batch or max-context",
+      "kv_memory", 0};
+}
+
+} // namespace troupe::detail
+
+namespace troupe {
+
 std::string describe(const memory_plan& plan) {
   return human_bytes(plan.total()) + ": weights " + human_bytes(plan.weights) + ", KV " +
          human_bytes(plan.kv) + " (" + std::to_string(plan.kv_blocks) + " blocks of " +
          std::to_string(plan.kv_block_tokens) + " tokens), activations " + human_bytes(plan.activations) +
-         ", buffers " + human_bytes(plan.buffers) + ", program " + human_bytes(plan.program) + parked(plan) +
-         "; " + human_bytes(plan.available) + " available";
+         ", buffers " + human_bytes(plan.buffers) + ", program " + human_bytes(plan.program) +
+         detail::parked(plan) + "; " + human_bytes(plan.available) + " available";
 }
 
-} // namespace troupe::detail
+} // namespace troupe

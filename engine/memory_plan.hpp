@@ -34,7 +34,8 @@ std::uint64_t available_memory();
 /// Errors: no_memory, saying by how much it does not fit and what to change.
 result<memory_plan> plan_memory(const memory_demand& demand, std::uint64_t available);
 
-/// The plan as one line for a person: the sum, its parts, what there is.
-std::string describe(const memory_plan& plan);
+/// Whether the plan's data fit a limit on data (ulimit -d; memory_facts::data_limit), give or take what the
+/// mappings of two starts of one program differ by, a 64th. Errors: no_memory.
+result<void> check_data_limit(const memory_plan& plan, std::uint64_t limit);
 
 } // namespace troupe::detail

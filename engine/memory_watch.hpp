@@ -60,6 +60,9 @@ class memory_watch {
     options_.low = low;
   }
 
+  /// Nothing is given up any more; not counted as a recovery. For when nobody will look again.
+  void let_be() noexcept { step_ = calm_ = 0; }
+
   std::uint32_t step() const noexcept { return step_; }
   memory_level level() const noexcept {
     return step_ == 0 ? memory_level::normal : step_ < 3 ? memory_level::batch : memory_level::cache;

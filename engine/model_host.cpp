@@ -16,6 +16,7 @@
 #include "models/tokenizer.hpp"
 #include "plugins/host/scheme_registry.hpp"
 #include "runtime/base/log.hpp"
+#include "runtime/memory_facts.hpp"
 
 #include <malloc.h>
 #include <sys/mman.h>
@@ -257,7 +258,11 @@ result<memory_plan> forecast(const file_host& host, const engine_options& option
   // One block more, through which the others come from the disk.
   if (options.park_ram_bytes > 0)
     demand.park = options.park_ram_bytes - options.park_ram_bytes % demand.kv_block + demand.kv_block;
-  return plan_memory(demand, available_memory() + std::max(now.resident, demand.weights));
+  auto plan = plan_memory(demand, available_memory() + std::max(now.resident, demand.weights));
+  if (!plan) return plan;
+  if (auto fits = check_data_limit(*plan, runtime::read_memory_facts().data_limit); !fits)
+    return fits.error();
+  return plan;
 }
 
 } // namespace
@@ -391,13 +396,21 @@ result<void> load_model_and_text(
   return {};
 }
 
+/// That memory for `what` could not be had, or that loading was stopped.
+error not_taken(std::string_view what, error why) {
+  if (why.code == errc::no_memory) why.message = std::string(what) + ": " + why.message;
+  return why;
+}
+
 /// KV pool and scratch, at once and wholly: what is not there is missed now and not in a step.
 result<void> take_memory(file_host& host, const engine_options& options, const std::stop_token& stop) {
   const kernels::step_program& program = *host.model->program;
   if (auto pool = host.backend->create_pool(program.kv, host.memory.kv_blocks, stop); !pool)
-    return pool.error();
-  return host.backend->reserve(
+    return not_taken("KV memory", pool.error());
+  auto scratch = host.backend->reserve(
       program, options.max_step_tokens, options.max_batch + actors::default_scored_rows);
+  if (!scratch) return not_taken("activations", scratch.error());
+  return scratch;
 }
 
 } // namespace

@@ -122,6 +122,12 @@ class pooled_backend final : public cpu_backend {
   /// Blocks that stand side by side go together. Of a page that they share with others nothing is given.
   std::uint64_t discard(std::span<const std::uint32_t> blocks) noexcept override {
     std::uint64_t bytes = 0;
+    if (!kv_small_pages_ && !blocks.empty()) {
+      // With huge pages the first write to one block would bring its neighbours' memory back as well.
+      kv_small_pages_ = true;
+      if (kv_.data.size() >= aligned_buffer::huge_page_bytes)
+        (void)::madvise(kv_.data.data(), kv_.data.size(), MADV_NOHUGEPAGE);
+    }
     for (std::size_t first = 0, next = 0; first < blocks.size(); first = next) {
       for (next = first + 1; next < blocks.size() && blocks[next] == blocks[next - 1] + 1;) ++next;
       for (std::uint32_t layer = 0; layer < kv_.layout.layers; ++layer)
@@ -180,6 +186,7 @@ class pooled_backend final : public cpu_backend {
 
   const isa level_;
   kv_pool kv_;
+  bool kv_small_pages_ = false;               // asked for; see discard
   std::weak_ptr<const step_program> checked_; // dispatcher
   std::unique_ptr<runtime::compute_pool> compute_;
   cpu_step step_;

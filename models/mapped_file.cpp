@@ -23,7 +23,9 @@ struct descriptor {
 };
 
 error refused(const std::string& path, const char* what, int number) {
-  const errc code = number == ENOENT || number == ENOTDIR ? errc::not_found : errc::io;
+  const errc code = number == ENOENT || number == ENOTDIR ? errc::not_found
+                    : number == ENOMEM                    ? errc::no_memory
+                                                          : errc::io;
   return {code, path + ": cannot " + what + ": " + std::generic_category().message(number), {}, 0};
 }
 

@@ -2,6 +2,7 @@
 #include "runtime/memory_facts.hpp"
 
 #include <algorithm>
+#include <array>
 #include <fstream>
 #include <sstream>
 #include <string_view>
@@ -67,21 +68,31 @@ void look_upwards(const std::string& root, std::string path, const group_files& 
   }
 }
 
-/// Every mapping counts against that limit, also what is reserved and never used.
-void look_at_addresses(const std::string& root, memory_facts& facts) {
+/// The soft limit of that name; `unlimited` where there is none.
+std::uint64_t soft_limit(const std::string& root, std::string_view name) {
   std::ifstream limits(root + "/proc/self/limits");
-  constexpr std::string_view name = "Max address space";
   std::string row; // NAME SOFT HARD bytes
   while (std::getline(limits, row) && !row.starts_with(name)) continue;
-  if (!row.starts_with(name)) return;
+  if (!row.starts_with(name)) return unlimited;
   std::istringstream values(row.substr(name.size()));
   std::uint64_t limit = 0;
-  if (!(values >> limit)) return; // "unlimited"
-  facts.space_limit = limit;
-  const std::uint64_t pages = read_number(root + "/proc/self/statm");
-  if (pages == unlimited) return;
-  const std::uint64_t used = pages * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
-  facts.space_left = limit - std::min(limit, used);
+  return values >> limit ? limit : unlimited; // "unlimited" is no number
+}
+
+/// Every mapping counts against the limit of addresses, also what is reserved and never used.
+void look_at_limits(const std::string& root, memory_facts& facts) {
+  facts.space_limit = soft_limit(root, "Max address space");
+  facts.data_limit = soft_limit(root, "Max data size");
+  std::ifstream sizes(root + "/proc/self/statm"); // in pages: size resident shared text library data
+  std::array<std::uint64_t, 6> pages{};
+  for (std::uint64_t& count : pages)
+    if (!(sizes >> count)) return;
+  const auto page = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+  const auto left = [page](std::uint64_t limit, std::uint64_t used) {
+    return limit == unlimited ? unlimited : limit - std::min(limit, used * page);
+  };
+  facts.space_left = left(facts.space_limit, pages.front());
+  facts.data_left = left(facts.data_limit, pages.back());
 }
 
 bool names_memory(const std::string& controllers) {
@@ -95,17 +106,17 @@ memory_facts read_memory_facts(const std::string& root) {
   facts.total = meminfo_bytes(root, "MemTotal");
   facts.free = meminfo_bytes(root, "MemAvailable");
   std::ifstream groups(root + "/proc/self/cgroup");
-  std::string line; // ID:CONTROLLERS:PATH; version 2 names no controllers
-  while (std::getline(groups, line)) {
-    const auto first = line.find(':');
-    const auto second = first == std::string::npos ? first : line.find(':', first + 1);
+  std::string entry; // ID:CONTROLLERS:PATH; version 2 names no controllers
+  while (std::getline(groups, entry)) {
+    const auto first = entry.find(':');
+    const auto second = first == std::string::npos ? first : entry.find(':', first + 1);
     if (second == std::string::npos) continue;
-    const std::string controllers = line.substr(first + 1, second - first - 1);
-    const std::string path = line.substr(second + 1);
+    const std::string controllers = entry.substr(first + 1, second - first - 1);
+    const std::string path = entry.substr(second + 1);
     if (controllers.empty()) look_upwards(root, path, version_2, facts);
     if (names_memory(controllers)) look_upwards(root, path, version_1, facts);
   }
-  look_at_addresses(root, facts);
+  look_at_limits(root, facts);
   return facts;
 }
 

@@ -18,6 +18,8 @@ struct memory_facts {
   std::uint64_t group_left = unlimited;  ///< the least that one of them leaves; page cache counts as left
   std::uint64_t space_limit = unlimited; ///< addresses this process may use (ulimit -v)
   std::uint64_t space_left = unlimited;  ///< of them
+  std::uint64_t data_limit = unlimited;  ///< private writable memory this process may map (ulimit -d)
+  std::uint64_t data_left = unlimited;   ///< of it; no part of `available`, which files may take as well
   /// What this process can still take.
   std::uint64_t available() const noexcept { return std::min({free, group_left, space_left}); }
 };

@@ -110,17 +110,28 @@ BOOST_AUTO_TEST_CASE(the_memory_for_parked_blocks_counts_and_is_named_when_it_is
   const auto plan = detail::plan_memory(d, 10'000 * mib);
   BOOST_REQUIRE(plan.has_value());
   BOOST_TEST(plan->total() == (100 + 10 + 5 + 50 + 32) * mib);
-  BOOST_TEST(detail::describe(*plan).find("parked 50.0 MiB") != std::string::npos);
+  BOOST_TEST(describe(*plan).find("parked 50.0 MiB") != std::string::npos);
   const auto too_much = detail::plan_memory(d, 150 * mib);
   BOOST_REQUIRE(!too_much);
   BOOST_TEST(too_much.error().param == "park_ram_bytes");
-  BOOST_TEST(
-      detail::describe(*detail::plan_memory(small_model(), 10'000 * mib)).find("parked") ==
-      std::string::npos);
+  BOOST_TEST(describe(*detail::plan_memory(small_model(), 10'000 * mib)).find("parked") == std::string::npos);
 }
 
 BOOST_AUTO_TEST_CASE(the_machine_reports_available_memory) {
   BOOST_TEST(detail::available_memory() > mib);
+}
+
+BOOST_AUTO_TEST_CASE(a_limit_on_data_is_held_against_what_the_plan_will_have_mapped) {
+  memory_demand d = small_model();
+  d.data = 128 * mib; // 175 MiB with KV, activations and buffers
+  const auto plan = detail::plan_memory(d, 10'000 * mib);
+  BOOST_REQUIRE(plan.has_value());
+  BOOST_TEST(detail::check_data_limit(*plan, plan->data).has_value());
+  BOOST_TEST(detail::check_data_limit(*plan, plan->data - 2 * mib).has_value());
+  const auto refused = detail::check_data_limit(*plan, plan->data - 4 * mib);
+  BOOST_REQUIRE(refused.has_error());
+  BOOST_TEST((refused.error().code == errc::no_memory));
+  BOOST_TEST(refused.error().message.find("ulimit -d") != std::string::npos);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <new>
 #include <unistd.h>
 
 using namespace troupe;
@@ -173,6 +174,44 @@ BOOST_AUTO_TEST_CASE(gives_up_batch_and_cache_and_answers_all_the_same) {
   (void)finish(ask({1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, 12));
   BOOST_TEST(engine->stats().kv_cached > 0U);
   BOOST_TEST(stats.kv_free + stats.kv_cached == stats.kv_total);
+}
+
+BOOST_AUTO_TEST_CASE(gets_back_what_it_gave_up_when_the_watch_is_turned_off) {
+  begin();
+  now = at(0.95);
+  look(4);
+  BOOST_TEST(engine->stats().memory.batch == 1U);
+  engine_options wanted = options;
+  wanted.memory_interval_ms = 0;
+  BOOST_REQUIRE(engine->reconfigure(wanted).has_value());
+  BOOST_TEST(engine->stats().memory.batch == options.max_batch);
+  BOOST_TEST(engine->stats().memory.level == "normal");
+  const std::uint32_t seen = looks;
+  host->backend_of_test->most_sequences = 0;
+  std::vector<stream> streams;
+  std::vector<std::shared_ptr<answer>> answers;
+  streams.reserve(4);
+  for (std::int32_t i = 0; i < 4; ++i) {
+    streams.push_back(engine->submit(ask({i, 2, 3}, 6)));
+    answers.push_back(std::make_shared<answer>());
+    collect(streams.back(), answers.back());
+  }
+  run_until([&] { return std::ranges::all_of(answers, [](auto& a) { return a->terminal > 0; }); });
+  BOOST_TEST(host->backend_of_test->most_sequences > 1U);
+  BOOST_TEST(engine->stats().kv_cached > 0U);
+  BOOST_TEST(looks == seen);
+}
+
+BOOST_AUTO_TEST_CASE(goes_on_when_there_is_no_memory_to_look_at_memory) {
+  options.memory_interval_ms = 1;
+  auto around = environment();
+  around.read_memory = [this]() -> memory_sample {
+    ++looks;
+    throw std::bad_alloc();
+  };
+  start(std::move(around));
+  look(3);
+  BOOST_TEST(engine->stats().memory.level == "normal");
 }
 
 BOOST_AUTO_TEST_CASE(runs_one_sequence_at_a_time_when_there_is_no_more) {

@@ -119,7 +119,7 @@ class Reload(ProgramTest):
                 ("[server]\nignore_unknown_fields = false\n[engine]\nmax_bacth = 1\n", ":4: unknown key"),
                 ("[server]\nignore_unknown_fields = 7\n", ":2: server.ignore_unknown_fields"),
                 ("[server]\nignore_unknown_fields = false\n[engine]\nkv_low_watermark = 0.99\n", "kv_low_watermark"),
-                ("[server]\nignore_unknown_fields = false\n[engine]\nmax_queue = 60000\n", "max-queue cannot become 60000"),
+                ("[server]\nignore_unknown_fields = false\n[engine]\nmax_queue = 60000\n", "engine.max_queue cannot be raised to 60000"),
                 ("this is not TOML", ":1: ")):
             self.write(text)
             line, _ = self.reload()

@@ -64,6 +64,18 @@ BOOST_AUTO_TEST_CASE(a_limit_of_addresses_counts_less_those_in_use) {
   BOOST_TEST(facts.available() == 500 * mib);
 }
 
+BOOST_AUTO_TEST_CASE(a_limit_of_data_counts_less_what_is_mapped_to_be_written) {
+  write(
+      "/proc/self/limits", "Max data size             " + std::to_string(300 * mib) + "  unlimited  bytes\n");
+  const auto page = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+  write("/proc/self/statm", "9999999 5 5 5 0 " + std::to_string(60 * mib / page) + " 0\n");
+  const memory_facts facts = read_memory_facts(root);
+  BOOST_TEST(facts.data_limit == 300 * mib);
+  BOOST_TEST(facts.data_left == 240 * mib);
+  BOOST_TEST(facts.space_left == memory_facts::unlimited);
+  BOOST_TEST(facts.available() == 6144 * mib); // files may still be mapped
+}
+
 BOOST_AUTO_TEST_CASE(the_page_cache_of_a_group_counts_as_left) {
   write("/proc/self/cgroup", "0::/\n");
   group("", std::to_string(1000 * mib), 900 * mib, 700 * mib);
