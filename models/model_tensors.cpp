@@ -43,11 +43,13 @@ class tensor_taker {
     return take(name_of(gguf, expert), {k, n});
   }
 
-  /// One of the stacked matrices [count, n, k] of a GGUF file, from row `first` of it on, or a tensor of its
-  /// own in a folder.
+  /// One of the stacked matrices [count, n, k] `stem`_exps of a GGUF file, or a tensor of its own: in a
+  /// folder, and in GGUF files of early converters, `stem`.EXPERT.
   result<model_tensor>
-  expert_matrix(const std::string& gguf, std::uint32_t expert, std::uint64_t n, std::uint64_t k) {
+  expert_matrix(const std::string& stem, std::uint32_t expert, std::uint64_t n, std::uint64_t k) {
+    const std::string gguf = stem + "_exps.weight", own = stem + '.' + std::to_string(expert) + ".weight";
     if (is_folder()) return matrix(gguf, n, k, expert);
+    if (has(own)) return matrix(own, n, k);
     const auto stacked = take(gguf, {k, n, config_.experts.count});
     if (!stacked) return stacked.error();
     return rows_of(*stacked, expert, 0, n);
@@ -249,11 +251,6 @@ class layer_lister {
 
   void experts() {
     const expert_config& experts = config_.experts;
-    if (!take_.is_folder() && take_.has(prefix_ + "ffn_gate.0.weight"))
-      return keep(take_.fail(
-          "has a tensor for every expert ('" + prefix_ +
-              "ffn_gate.0.weight'): it was made by an old converter; convert the model again",
-          errc::unsupported));
     matrix("ffn_gate_inp.weight", experts.count, config_.hidden, layer_.router);
     layer_.expert_gate.resize(experts.count);
     layer_.expert_up.resize(experts.count);
@@ -262,16 +259,16 @@ class layer_lister {
       fused_experts();
     else
       for (std::uint32_t e = 0; e < experts.count; ++e) {
-        expert("ffn_gate_exps.weight", e, experts.width, config_.hidden, layer_.expert_gate[e]);
-        expert("ffn_up_exps.weight", e, experts.width, config_.hidden, layer_.expert_up[e]);
+        expert("ffn_gate", e, experts.width, config_.hidden, layer_.expert_gate[e]);
+        expert("ffn_up", e, experts.width, config_.hidden, layer_.expert_up[e]);
       }
     for (std::uint32_t e = 0; e < experts.count; ++e)
-      expert("ffn_down_exps.weight", e, config_.hidden, experts.width, layer_.expert_down[e]);
+      expert("ffn_down", e, config_.hidden, experts.width, layer_.expert_down[e]);
   }
 
-  void expert(const char* suffix, std::uint32_t e, std::uint64_t n, std::uint64_t k, shared_weight& place) {
+  void expert(const char* stem, std::uint32_t e, std::uint64_t n, std::uint64_t k, shared_weight& place) {
     if (error_) return;
-    if (const auto found = good(take_.expert_matrix(prefix_ + suffix, e, n, k))) add({*found}, place);
+    if (const auto found = good(take_.expert_matrix(prefix_ + stem, e, n, k))) add({*found}, place);
   }
 
   /// Gate and up of an expert in one matrix, gate first.

@@ -244,6 +244,24 @@ BOOST_AUTO_TEST_CASE(quantised_experts_give_the_logits_of_their_numbers) {
   check_same_files(packed, plain);
 }
 
+BOOST_AUTO_TEST_CASE(a_tensor_for_every_expert_is_the_same_as_one_for_all) {
+  llama_file stacked = wide_file();
+  with_experts(stacked, 4);
+  llama_file single = stacked;
+  for (const char* name : {"ffn_gate", "ffn_up", "ffn_down"}) {
+    const std::string stem = std::string("blk.0.") + name;
+    single.tensors.erase(stem + "_exps.weight");
+    for (int e = 0; e < 4; ++e) {
+      const std::string own = stem + '.' + std::to_string(e) + ".weight";
+      single.tensors[own] = {256, 256};
+      for (int i = 0; i < 256 * 256; ++i)
+        single.contents[own] += raw(0.01F * static_cast<float>((i * (e + 2)) % 13 - 6));
+      stacked.contents[stem + "_exps.weight"] += single.contents[own];
+    }
+  }
+  check_same_files(single, stacked);
+}
+
 BOOST_AUTO_TEST_CASE(gate_and_up_of_all_experts_in_one_tensor_are_the_same_as_in_two) {
   llama_file split = wide_file();
   with_experts(split, 4);
