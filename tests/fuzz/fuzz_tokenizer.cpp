@@ -151,6 +151,18 @@ void read_line(vocabulary& v, char kind, std::string text) {
     v.bos = v.eos = text.empty() ? -1 : text.front() - '0';
     v.add_bos = v.add_eos = true;
     return;
+  case 'k':
+    v.unknown = text.empty() ? -1 : text.front() - '0';
+    return;
+  case 'h':
+    v.lowercase = text.find('l') != std::string::npos;
+    v.remove_extra_whitespaces = text.find('w') != std::string::npos;
+    v.add_space_prefix = text.find('p') != std::string::npos;
+    v.strips_behind_added = text.find('a') != std::string::npos;
+    return;
+  case 'n':
+    v.charsmap = std::move(text);
+    return;
   case 's':
     v.scores.push_back(std::strtof(text.c_str(), nullptr));
     return;
@@ -161,9 +173,30 @@ void read_line(vocabulary& v, char kind, std::string text) {
   }
 }
 
+/// One id less than there are is refused, a user's text has no control tokens, and what is lost is in the
+/// text.
+void bounded(const tokenizer& t, std::string_view text, std::size_t count) {
+  encode_options options;
+  options.parse_special = true;
+  if (count > 0) {
+    options.max_ids = count - 1;
+    require(t.encode(text, options).has_error());
+    options.max_ids = count;
+    require(t.encode(text, options).has_value());
+  }
+  const std::vector<text_span> everything{{0, text.size()}};
+  options.max_ids = encode_options{}.max_ids;
+  options.untrusted = everything;
+  const auto cautious = t.encode(text, options), plain = t.encode(text, {});
+  require(cautious.has_value() && plain.has_value() && *cautious == *plain);
+  const auto lost = find_lost(t, text, {});
+  require(lost.has_value() && (lost->count == 0 || lost->first < text.size()));
+}
+
 /// Lines: "tTEXT" a normal token, "c" control, "u" user-defined, "b" byte, "x" unused; "mLEFT RIGHT" a merge,
-/// "pNAME" the pre-tokenizer, "gNAME" the algorithm, "oN" the special ids, "sNUMBER" a score, "y" an unknown
-/// type. The lines are the text as well.
+/// "pNAME" the pre-tokenizer, "gNAME" the algorithm, "oN" the special ids, "kN" the unknown one, "sNUMBER" a
+/// score, "hLETTERS" how text is rewritten, "nBYTES" a character map, "y" an unknown type. The lines are the
+/// text as well.
 void own_vocabulary(std::string_view lines) {
   vocabulary v;
   v.model = "gpt2";
@@ -179,6 +212,8 @@ void own_vocabulary(std::string_view lines) {
   }
   const std::vector<token_id> ends = end_of_generation_ids(v);
   require(std::is_sorted(ends.begin(), ends.end()));
+  const auto rows = static_cast<std::uint32_t>(v.tokens.size() / 2);
+  require(tokens_without_row(v, rows).empty() == v.tokens.empty());
   const auto made = make_tokenizer(std::move(v));
   if (!made) {
     require(!made.error().message.empty());
@@ -189,7 +224,9 @@ void own_vocabulary(std::string_view lines) {
   const auto ids = (*made)->encode(lines, options);
   require(ids.has_value());
   for (const token_id id : *ids) require(id >= 0 && static_cast<std::size_t>(id) < (*made)->size());
+  require(check_rows((*made)->vocab(), *ids, static_cast<std::uint32_t>((*made)->size())).has_value());
   require(is_valid_utf8(detokenize(**made, *ids, true)));
+  bounded(**made, lines, ids->size());
   require((*made)->bytes_of(-1).empty() && (*made)->bytes_of(static_cast<token_id>((*made)->size())).empty());
 }
 
