@@ -39,6 +39,17 @@ void unmark(std::string& word) {
   if (word.size() > 1 && word[0] == bracket_mark && word[1] == '[') word.erase(0, 1);
 }
 
+/// CLI11 shows behind a flag's negation the value that it stands for.
+class help_formatter final : public CLI::Formatter {
+ public:
+  std::string make_option_name(const CLI::Option* option, bool is_positional) const override {
+    std::string names = CLI::Formatter::make_option_name(option, is_positional);
+    constexpr std::string_view value = "{false}";
+    if (const auto at = names.find(value); at != std::string::npos) names.erase(at, value.size());
+    return names;
+  }
+};
+
 } // namespace
 
 struct arguments::state {
@@ -131,6 +142,7 @@ struct arguments::state {
 };
 
 arguments::arguments(std::string command, const std::string& purpose) : state_(std::make_unique<state>()) {
+  state_->app.formatter(std::make_shared<help_formatter>());
   state_->app.description(purpose);
   state_->app.name("troupe " + command);
   state_->command = std::move(command);
