@@ -248,6 +248,7 @@ void scheduler_core::on(alarm_rang&&, time_point now, scheduler_effects& out) {
 /// After every message: fill the seats, plan if idle, ask to be woken.
 void scheduler_core::pump(turn& t) {
   if (ready_) {
+    shrink_batch(t);
     seat_from_queue(t);
     if (step_ == step_state::idle) plan_step(t);
   }
