@@ -43,7 +43,7 @@ BOOST_AUTO_TEST_CASE(a_smaller_batch_seats_nobody_until_enough_have_left) {
 }
 
 BOOST_AUTO_TEST_CASE(a_batch_that_stays_too_large_gives_the_seats_of_the_worst_ranks_up) {
-  stage s(with(4, 8));
+  stage s(with(4, 8), 128);
   s.submit(1, 4, 60);
   s.submit(2, 4, 60, 9);
   s.submit(3, 4, 60);
