@@ -247,12 +247,8 @@ bool scheduler_core::give_seat_up(sequence& s, std::int64_t rank, turn& t) {
 /// of the last in rank first: those who keep theirs are the ones that the queue would seat first. Whoever
 /// loses one waits with its own rank.
 void scheduler_core::shrink_batch(turn& t) {
-  if (active_seats_ <= seat_limit_) {
-    above_since_ = time_point::max();
-    return;
-  }
-  above_since_ = std::min(above_since_, t.now);
-  if (step_ != step_state::idle || t.now - above_since_ < options_.batch_patience) return;
+  if (active_seats_ <= seat_limit_ || step_ != step_state::idle) return;
+  if (above_since_ > t.now || t.now - above_since_ < options_.batch_patience) return;
   victims_.clear();
   for (auto* s : seated_)
     if (!s->paused && s->parking != parking::loading) victims_.push_back(s);

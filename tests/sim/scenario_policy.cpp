@@ -114,6 +114,10 @@ scenario make_lost_seats(rng& r) {
     when += between(r, milliseconds(1), milliseconds(9));
     s.clients.push_back(std::move(c));
   }
+  if (r.chance(0.5)) {
+    s.policy_changes.push_back({between(r, milliseconds(4), when), o});
+    s.policy_changes.back().to.ttft_goal = pick<duration>(r, {microseconds(300), milliseconds(20)});
+  }
   return s;
 }
 
