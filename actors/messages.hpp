@@ -199,7 +199,7 @@ struct cut {
 struct retune {
   std::shared_ptr<const scheduler_options> options;
 };
-/// Memory is short: no one takes a seat while so many are taken, at least 1. Those seated stay. From: engine.
+/// Memory is short: so many seats at most, at least 1. More go on for `batch_patience` only. From: engine.
 struct limit_batch {
   std::uint32_t sequences = no_limit;
 };

@@ -248,10 +248,12 @@ void scheduler_core::on(alarm_rang&&, time_point now, scheduler_effects& out) {
 /// After every message: fill the seats, plan if idle, ask to be woken.
 void scheduler_core::pump(turn& t) {
   if (ready_) {
+    shrink_batch(t);
     seat_from_queue(t);
     if (step_ == step_state::idle) plan_step(t);
   }
   watch_levels();
+  above_since_ = active_seats_ <= seat_limit_ ? time_point::max() : std::min(above_since_, t.now);
   set_next_alarm(t);
   if (draining_ && !drained_told_ && sequences_.empty()) {
     drained_told_ = true;

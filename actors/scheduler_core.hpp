@@ -34,7 +34,8 @@ struct scheduler_stats {
   std::uint64_t submitted = 0, finished_stop = 0, finished_length = 0, cancelled = 0;
   std::array<std::uint64_t, static_cast<std::size_t>(errc::internal) + 1> failed{}; ///< by errc
   std::array<std::uint32_t, priorities> waiting_by_priority{};
-  std::uint64_t seats_yielded = 0; ///< running requests that gave their seats to others of a higher class
+  /// Running requests that gave their seats to others of a higher class, or up when memory was short.
+  std::uint64_t seats_yielded = 0;
   std::uint64_t displaced = 0;     ///< waiting ones of low priority that made room in a full queue
   std::uint64_t backfilled = 0;    ///< small ones seated while a large one waited for memory
   std::uint64_t company_waits = 0; ///< times that an idle scheduler waited for company
@@ -57,15 +58,18 @@ using scheduler_effects = std::vector<scheduler_effect>;
 /// ones run in mixed steps of decode rows and prefill chunks. One step at a time: plan, reserve blocks, run,
 /// collect.
 ///
-/// Rank = arrival + priority * ageing_quantum, the smaller first: ageing without ever sorting again. Within a
-/// quantum tenants take turns (waiting_line). While one waits for memory, small ones may pass it, but none
-/// once it has waited a quantum longer than its rank says. So a request of priority p is passed in the queue
-/// only by those that came within p + 1 quanta after it.
+/// Rank = arrival + priority * ageing_quantum, the smaller first: ageing without ever sorting again. Tenants
+/// whose turn is at the same priority take turns (waiting_line). While one waits for memory, small ones may
+/// pass it, until the first in line has waited a quantum longer than its rank says. So of its tenant's one
+/// of priority p is passed in the queue only by those that came within p + 1 quanta after it, and it waits
+/// for other tenants' no longer than for those, as many times over as tenants take turns with it.
 ///
 /// Seats: one that waits for a seat takes it from a running one of lower priority, unless that one waited for
 /// it so long that it is of the same class: at once if that one alone is of low priority, else after
 /// `ttft_goal`. Never from the oldest of its priority, nor from one that drew little since it began, nor more
-/// than three times from the same: it goes back to the front of its class.
+/// than three times from the same: it goes back to the front of its priority. When memory is short (see
+/// limit_batch) and the batch stands above its limit for `batch_patience`, those of the worst rank give their
+/// seats up and wait with that rank.
 ///
 /// Shortage: paused sequences yield first, then the youngest of lower rank than the one in need, never the
 /// oldest of its class unless nothing could run otherwise. A preempted sequence keeps its seat and rank, and
@@ -224,7 +228,7 @@ class scheduler_core {
   // scheduler_door.cpp: admission
   std::optional<error> refuse_at_door(const admission_request& m, const tenant_account& tenant, turn& t);
   std::optional<error> let_in(const admission_request& m, tenant_account& tenant, turn& t);
-  sequence* lowest_waiting() noexcept;
+  bool make_room(const sequence& s, turn& t);
   error overload(errc code, std::string message, double excess_blocks, request_id id, time_point now) const;
   std::uint32_t forecast_blocks(std::uint32_t prompt, std::uint32_t max_tokens) const noexcept;
   double forecast_tokens(std::uint32_t prompt, std::uint32_t max_tokens) const noexcept {
@@ -254,9 +258,11 @@ class scheduler_core {
   void seat_from_queue(turn& t);
   void seat_out_of_turn(sequence& s, turn& t);
   bool backfill(const sequence& head, turn& t);
-  bool take_from_lower(sequence& needy, turn& t);
+  bool take_from_lower(const waiting_line::choice& chosen, sequence& needy, turn& t);
   bool may_yield(const sequence& s, const sequence& needy, time_point now) const noexcept;
   bool yield_seat(sequence& s, const sequence& to, turn& t);
+  bool give_seat_up(sequence& s, std::int64_t rank, turn& t);
+  void shrink_batch(turn& t);
   std::int64_t standing(const sequence& s, time_point now) const noexcept;
   std::int64_t seat_cost_of(request_id id) const noexcept;
   void join_line(sequence& s);
@@ -337,7 +343,8 @@ class scheduler_core {
   }
 
   scheduler_options options_;
-  std::uint32_t seat_limit_ = no_limit; ///< see limit_batch
+  std::uint32_t seat_limit_ = no_limit;        ///< see limit_batch
+  time_point above_since_ = time_point::max(); ///< when more seats than that were taken
   model_ready model_;
   std::uint32_t limit_ = 0; ///< tokens of one sequence: the context, or the whole pool
   bool ready_ = false, draining_ = false, drained_told_ = false;

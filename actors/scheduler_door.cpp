@@ -77,8 +77,8 @@ scheduler_core::refuse_at_door(const admission_request& m, const tenant_account&
   return over;
 }
 
-/// Gives the request a seat or a place in the queue; in a full queue, that of one of low priority that waits
-/// for its first row, if it is not of low priority itself.
+/// Gives the request a seat or a place in the queue; in a full queue, that of those of low priority that wait
+/// for their first row, if it is not of low priority itself.
 std::optional<error> scheduler_core::let_in(const admission_request& m, tenant_account& tenant, turn& t) {
   sequence& s = sequences_[m.id];
   s.id = m.id;
@@ -99,8 +99,7 @@ std::optional<error> scheduler_core::let_in(const admission_request& m, tenant_a
   seat_from_queue(t);
   const bool too_many = line_.size() > options_.max_queue;
   if (!s.seated && (too_many || queued_bytes_ > options_.max_queue_bytes)) {
-    sequence* lowest = m.priority < options_.low_priority ? lowest_waiting() : nullptr;
-    if (lowest == nullptr) {
+    if (m.priority >= options_.low_priority || !make_room(s, t)) {
       tenant.requests.take(-1, t.now); // it did not begin
       forget(s, t.now);
       return overload(
@@ -111,25 +110,33 @@ std::optional<error> scheduler_core::let_in(const admission_request& m, tenant_a
                          std::to_string(options_.max_queue_bytes) + " may",
           0, m.id, t.now);
     }
-    ++stats_.displaced;
-    end_unstarted(
-        lowest->id,
-        overload(
-            errc::shed_low_priority, "the queue is full, and a request of higher priority came", 0,
-            lowest->id, t.now),
-        t);
   }
   t.out.emplace_back(admitted{m.id});
   return std::nullopt;
 }
 
-/// Of those of low priority that wait for their first row, the last in line; null when there is none.
-scheduler_core::sequence* scheduler_core::lowest_waiting() noexcept {
-  for (auto at = low_line_.rbegin(); at != low_line_.rend(); ++at) {
-    sequence& s = *find(at->id);
-    if (unstarted_.contains({s.arrival.time_since_epoch().count(), s.id})) return &s;
+/// A full queue refuses those of low priority that wait for their first row, the last in line first, until it
+/// holds no more than before `s` came, or than it may. False, and nobody is refused, when they are too few.
+bool scheduler_core::make_room(const sequence& s, turn& t) {
+  const std::uint64_t most_bytes = std::max(options_.max_queue_bytes, queued_bytes_ - s.bytes);
+  std::uint64_t bytes = queued_bytes_;
+  std::vector<request_id> gone;
+  for (auto at = low_line_.rbegin(), end = low_line_.rend(); gone.empty() || bytes > most_bytes; ++at) {
+    if (at == end) return false;
+    const sequence& low = *find(at->id);
+    if (!unstarted_.contains({low.arrival.time_since_epoch().count(), low.id})) continue;
+    gone.push_back(low.id);
+    bytes -= low.bytes;
   }
-  return nullptr;
+  for (const request_id id : gone) {
+    const sequence* low = find(id);
+    if (low == nullptr || low->phase == phase::closing) continue; // with another choice of its request
+    ++stats_.displaced;
+    const error why = overload(
+        errc::shed_low_priority, "the queue is full, and a request of higher priority came", 0, id, t.now);
+    end_unstarted(id, why, t);
+  }
+  return true;
 }
 
 /// A refusal with advice: when, at the measured rates, `excess_blocks` will be free, or with 0, the queue

@@ -46,8 +46,9 @@ struct scheduler_options {
   double compute_low_watermark = 0.90; ///< and from this use of the rows that the TPOT goal leaves room for
   double hysteresis = 0.05;            ///< a watermark reopens this much below, see reopening_level
   std::uint32_t low_priority = 7;      ///< priorities from here on are low
-  /// A request that waited this long counts as one priority better. So a request of priority p is overtaken
-  /// only by those that arrive within p quanta after it: its wait is bounded under any load.
+  /// A request that waited this long counts as one priority better. So of its tenant's requests one of
+  /// priority p is overtaken only by those that arrive within p quanta after it: its wait is bounded under
+  /// any load.
   duration ageing_quantum = std::chrono::seconds(5);
   /// Time per output token, by priority; 0: none. Prompts' rows are cut so that steps meet the strictest goal
   /// of those that decode, and no more sequences run at once than that leaves room for. Without a goal a step
@@ -57,6 +58,8 @@ struct scheduler_options {
   /// A request that waited this long for a seat takes one from a running one of lower class. One that is not
   /// of low priority takes those of low priority at once.
   duration ttft_goal = std::chrono::seconds(2);
+  /// How long more sequences than limit_batch allows may go on before seats are taken.
+  duration batch_patience = std::chrono::seconds(2);
   tenant_limits tenants;           ///< of each
   bool prefix_cache = true;        ///< sequences of one tenant share the blocks of what they begin with
   std::uint32_t preempt_every = 0; ///< for tests: preempt a running sequence every N steps; 0 = never

@@ -64,7 +64,7 @@ std::int64_t scheduler_core::seat_cost_of(request_id id) const noexcept {
 }
 
 void scheduler_core::join_line(sequence& s) {
-  const queue_key key{s.rank, s.id};
+  const queue_key key{s.rank, s.id, s.priority};
   if (s.priority >= options_.low_priority) low_line_.insert(key);
   try {
     line_.join(*s.tenant, key);
@@ -117,16 +117,16 @@ void scheduler_core::leave_seat(sequence& s) {
   recount(s);
 }
 
-/// The best rank first, and none past it for long: a large request is not starved by small ones.
+/// The next in turn first, and none past it for long: a large request is not starved by small ones.
 void scheduler_core::seat_from_queue(turn& t) {
   while (!line_.empty()) {
-    const auto chosen = line_.next(t.now, [this](request_id id) { return seat_cost_of(id); });
+    const auto chosen = line_.next([this](request_id id) { return seat_cost_of(id); });
     sequence& head = *find(chosen.key.id);
     const lack lacking = lack_of(head, taken());
     if (lacking == lack::nothing) {
-      line_.take(chosen, seat_cost_of(head.id), t.now);
+      line_.take(chosen, seat_cost_of(head.id));
       take_seat(head, t.now);
-    } else if (!take_from_lower(head, t) && !(lacking == lack::memory && backfill(head, t))) {
+    } else if (!take_from_lower(chosen, head, t) && !(lacking == lack::memory && backfill(head, t))) {
       prefetch(head, t);
       return;
     }
@@ -139,11 +139,12 @@ void scheduler_core::seat_out_of_turn(sequence& s, turn& t) {
   take_seat(s, t.now);
 }
 
-/// Seats one of the next in line that needs no more than a quarter of what `head` waits for, unless `head`
-/// has waited a quantum longer than its rank says.
+/// Seats one of the next in line that needs no more than a quarter of what `head` waits for, unless the best
+/// rank in line has waited a quantum longer than it says.
 bool scheduler_core::backfill(const sequence& head, turn& t) {
   constexpr int most_looked_at = 16;
-  if (t.now.time_since_epoch().count() >= head.rank + options_.ageing_quantum.count()) return false;
+  const std::int64_t best = line_.by_rank().begin()->order;
+  if (t.now.time_since_epoch().count() >= best + options_.ageing_quantum.count()) return false;
   int looked_at = 0;
   const room now_taken = taken();
   for (const queue_key& key : line_.by_rank()) {
@@ -173,9 +174,9 @@ bool scheduler_core::may_yield(const sequence& s, const sequence& needy, time_po
   return at_once || now - needy.arrival >= options_.ttft_goal;
 }
 
-/// Makes room for `needy` at the cost of seated ones of lower class: those of the lowest class first, of
-/// those the least computed. False, and nothing is changed, when that would not be enough.
-bool scheduler_core::take_from_lower(sequence& needy, turn& t) {
+/// Makes room for `needy`, whose turn it is, at the cost of seated ones of lower class: those of the lowest
+/// class first, of those the least computed. False, and nothing is changed, when that would not be enough.
+bool scheduler_core::take_from_lower(const waiting_line::choice& chosen, sequence& needy, turn& t) {
   if (step_ != step_state::idle) return false; // between two steps
   victims_.clear();
   for (auto* s : seated_) {
@@ -202,14 +203,15 @@ bool scheduler_core::take_from_lower(sequence& needy, turn& t) {
     left.positions -= std::min<std::uint64_t>(left.positions, v.known());
   }
   victims_.resize(count);
+  line_.turn_to(chosen);
   bool any = false;
   for (auto* v : victims_) any = yield_seat(*v, needy, t) || any;
-  if (lack_of(needy, taken()) == lack::nothing)
-    seat_out_of_turn(needy, t); // not those who yielded, in its place
+  // Not one whose tenant was given tokens back for a seat that it yielded, in its place.
+  if (lack_of(needy, taken()) == lack::nothing) seat_out_of_turn(needy, t);
   return any;
 }
 
-/// Back to the front of its class, behind the one that takes its seat.
+/// Back to the front of its priority, behind the one that takes its seat.
 bool scheduler_core::yield_seat(sequence& s, const sequence& to, turn& t) {
   std::int64_t rank = standing(s, t.now);
   for (const queue_key& key : line_.by_rank())
@@ -217,7 +219,15 @@ bool scheduler_core::yield_seat(sequence& s, const sequence& to, turn& t) {
       rank = std::min(rank, key.order - 1);
       break;
     }
-  const std::int64_t kept = std::exchange(s.rank, std::max({rank, s.rank, to.rank + 1}));
+  if (!give_seat_up(s, std::max({rank, s.rank, to.rank + 1}), t)) return false;
+  ++s.seats_lost;
+  return true;
+}
+
+/// Back into the line, with that rank; what it holds is given back. False, and nothing is changed, when there
+/// is no memory for its place there.
+bool scheduler_core::give_seat_up(sequence& s, std::int64_t rank, turn& t) {
+  const std::int64_t kept = std::exchange(s.rank, rank);
   try {
     join_line(s);
   } catch (const std::bad_alloc&) {
@@ -229,9 +239,24 @@ bool scheduler_core::yield_seat(sequence& s, const sequence& to, turn& t) {
     ++stats_.preemptions;
     preempt(s, t);
   }
-  ++s.seats_lost;
   ++stats_.seats_yielded;
   return true;
+}
+
+/// While memory is short the batch may stand above its limit for `batch_patience`. Then seats are taken, that
+/// of the last in rank first: those who keep theirs are the ones that the queue would seat first. Whoever
+/// loses one waits with its own rank.
+void scheduler_core::shrink_batch(turn& t) {
+  if (active_seats_ <= seat_limit_ || step_ != step_state::idle) return;
+  if (above_since_ > t.now || t.now - above_since_ < options_.batch_patience) return;
+  victims_.clear();
+  for (auto* s : seated_)
+    if (!s->paused && s->parking != parking::loading) victims_.push_back(s);
+  std::sort(victims_.begin(), victims_.end(), [](const auto* a, const auto* b) { return elder(*b, *a); });
+  for (auto* v : victims_) {
+    if (active_seats_ <= seat_limit_) return;
+    give_seat_up(*v, v->rank, t);
+  }
 }
 
 void scheduler_core::on(stream_paused&& m, time_point now, scheduler_effects& out) {

@@ -38,7 +38,12 @@ class token_bucket {
 struct queue_key {
   std::int64_t order = 0;
   request_id id;
-  auto operator<=>(const queue_key&) const = default;
+  std::uint32_t priority = 0; ///< no part of the order
+  bool operator==(const queue_key& o) const noexcept { return order == o.order && id == o.id; }
+  auto operator<=>(const queue_key& o) const noexcept {
+    const auto by_order = order <=> o.order;
+    return by_order != 0 ? by_order : id <=> o.id;
+  }
 };
 
 struct tenant_account {

@@ -47,8 +47,7 @@ waiting_line::visits_until(const tenant_account& a, std::size_t distance, std::i
   return (std::max<std::int64_t>(turns, 1) - 1) * round + static_cast<std::int64_t>(distance);
 }
 
-void waiting_line::take(const choice& chosen, std::int64_t cost, time_point now) noexcept {
-  const std::int64_t best = class_of(all_.begin()->order, now);
+void waiting_line::turn_to(const choice& chosen) noexcept {
   const auto round = static_cast<std::int64_t>(ring_.size());
   std::size_t turn = turn_;
   for (std::size_t distance = 0; distance < ring_.size(); ++distance) {
@@ -56,11 +55,15 @@ void waiting_line::take(const choice& chosen, std::int64_t cost, time_point now)
     tenant_account& a = *ring_[at];
     if (&a == chosen.tenant) turn = at;
     const auto d = static_cast<std::int64_t>(distance);
-    if (!takes_part(a, best, now) || chosen.visits < d) continue;
+    if (!takes_part(a, served()) || chosen.visits < d) continue;
     const std::int64_t visits = (chosen.visits - d) / round + (distance == 0 ? 0 : 1);
     a.deficit += visits * tokens_per_turn;
   }
   turn_ = turn;
+}
+
+void waiting_line::take(const choice& chosen, std::int64_t cost) noexcept {
+  turn_to(chosen);
   chosen.tenant->deficit -= cost;
   leave(*chosen.tenant, chosen.key);
 }

@@ -11,13 +11,18 @@
 
 namespace troupe::actors {
 
-/// Requests in order of rank (arrival + priority * quantum); among those whose ranks fall into the same
-/// quantum from now, tenants take turns by deficit round robin on tokens (Shreedhar and Varghese, "Efficient
-/// fair queuing using deficit round robin", 1995): at each of its turns a tenant is given `tokens_per_turn`,
-/// and its requests are seated while they cost no more than it has. With one tenant the order is that of
-/// ranks. So no request is passed by one whose rank is a quantum or more behind its own, and while two
-/// tenants wait, what they are seated for differs by no more than their largest request and one turn's
-/// tokens. Cost: O(log n) to join and leave, O(tenants that wait) to choose.
+/// Requests in order of rank (arrival + priority * quantum), tenants in turns. Of the tenants' heads the one
+/// of the best rank says which priority is served; all tenants whose heads have that priority take turns by
+/// deficit round robin on tokens (Shreedhar and Varghese, "Efficient fair queuing using deficit round robin",
+/// 1995): at each of its turns a tenant is given `tokens_per_turn`, and its requests are seated while they
+/// cost no more than it has. So age decides between priorities and within a tenant, never between requests of
+/// one priority that different tenants sent: whoever sends more waits for its own requests. With one tenant
+/// the order is that of ranks.
+///
+/// A request is passed by those of worse rank only in turns with one of better rank, or with itself. While
+/// two tenants wait with one priority, what they are seated for differs by no more than their largest request
+/// and one turn's tokens; so a request waits for what it would wait for in order of rank, as many times over
+/// as tenants take turns. Cost: O(log n) to join and leave, O(tenants that wait) to choose.
 class waiting_line {
  public:
   static constexpr std::int64_t tokens_per_turn = 64;
@@ -36,20 +41,26 @@ class waiting_line {
   };
   /// Whose turn it is; the line must not be empty. `cost_of(request_id)`: tokens, at least 1.
   template<class CostOf>
-  choice next(time_point now, CostOf&& cost_of) const;
+  choice next(CostOf&& cost_of) const;
+  /// Its turn comes: whoever's turns go by until then is given their tokens. It is the next until somebody
+  /// joins or leaves or is given something back.
+  void turn_to(const choice& chosen) noexcept;
   /// The chosen one takes its turn and leaves the line. Nothing may have joined or left since `next`.
-  void take(const choice& chosen, std::int64_t cost, time_point now) noexcept;
+  void take(const choice& chosen, std::int64_t cost) noexcept;
   /// A seated request of `tenant` turned out to cost that much less than it was seated for; negative: more.
   void give_back(tenant_account& tenant, std::int64_t tokens) noexcept;
 
   bool empty() const noexcept { return all_.empty(); }
   std::size_t size() const noexcept { return all_.size(); }
   const std::set<queue_key>& by_rank() const noexcept { return all_; }
+  /// Of a rank: in how many quanta from now it would be due, rounded down.
   std::int64_t class_of(std::int64_t rank, time_point now) const noexcept;
 
  private:
-  bool takes_part(const tenant_account& a, std::int64_t best, time_point now) const noexcept {
-    return class_of(a.waiting.begin()->order, now) == best;
+  /// The priority that is served: of the best rank there is.
+  std::uint32_t served() const noexcept { return all_.begin()->priority; }
+  static bool takes_part(const tenant_account& a, std::uint32_t priority) noexcept {
+    return a.waiting.begin()->priority == priority;
   }
   /// How many visits of the round until a tenant at `distance` from the one whose turn it is may seat a
   /// request of `cost`.
@@ -62,12 +73,11 @@ class waiting_line {
 };
 
 template<class CostOf>
-waiting_line::choice waiting_line::next(time_point now, CostOf&& cost_of) const {
-  const std::int64_t best = class_of(all_.begin()->order, now);
+waiting_line::choice waiting_line::next(CostOf&& cost_of) const {
   choice chosen;
   for (std::size_t distance = 0; distance < ring_.size(); ++distance) {
     tenant_account& a = *ring_[(turn_ + distance) % ring_.size()];
-    if (!takes_part(a, best, now)) continue;
+    if (!takes_part(a, served())) continue;
     const queue_key head = *a.waiting.begin();
     const std::int64_t visits = visits_until(a, distance, cost_of(head.id));
     if (chosen.tenant == nullptr || visits < chosen.visits) chosen = {&a, head, visits};

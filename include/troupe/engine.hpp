@@ -146,7 +146,7 @@ struct engine_stats {
   /// Prompt tokens of requests that began, and those of them whose KV blocks were there already.
   std::uint64_t prefix_asked_tokens = 0, prefix_found_tokens = 0;
   std::array<std::uint32_t, 10> waiting_by_priority{};
-  std::uint64_t seats_yielded = 0; ///< running requests that gave their places to others of a higher priority
+  std::uint64_t seats_yielded = 0; ///< running ones that gave places up, to higher ones or for want of memory
   std::uint64_t displaced = 0;     ///< waiting ones of low priority that made room in a full queue
   std::uint64_t backfilled = 0;    ///< small ones that began while a large one waited for memory
   std::uint64_t company_waits = 0; ///< times that an idle scheduler waited for company

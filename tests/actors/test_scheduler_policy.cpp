@@ -42,6 +42,47 @@ BOOST_AUTO_TEST_CASE(a_smaller_batch_seats_nobody_until_enough_have_left) {
   BOOST_TEST(s.ends == 6);
 }
 
+BOOST_AUTO_TEST_CASE(a_batch_that_stays_too_large_gives_the_seats_of_the_worst_ranks_up) {
+  stage s(with(4, 8), 128);
+  s.submit(1, 4, 60);
+  s.submit(2, 4, 60, 9);
+  s.submit(3, 4, 60);
+  s.submit(4, 4, 60, 9);
+  s.finish_step();
+  s.tell(limit_batch{2});
+  s.now += s.options().batch_patience - milliseconds(1);
+  s.finish_step();
+  BOOST_TEST(s.core.active_seats() == 4U); // not yet
+  s.now += milliseconds(1);
+  BOOST_TEST(s.core.active_seats() == 4U); // not in a running step
+  s.finish_step();
+  BOOST_TEST(s.view(1).seated);
+  BOOST_TEST(s.view(3).seated);
+  for (const std::uint64_t n : {2U, 4U}) {
+    BOOST_TEST(!s.view(n).seated);
+    BOOST_TEST(s.held(n) == 0U);
+    BOOST_TEST(s.view(n).seats_lost == 0U); // nobody took it
+  }
+  BOOST_TEST(s.core.stats().seats_yielded == 2U);
+  s.tell(limit_batch{no_limit});
+  BOOST_TEST(s.view(2).seated);
+  for (std::uint64_t n = 1; n <= 4; ++n) s.run_until_end(n);
+  for (const auto& [n, end] : s.ended) BOOST_TEST(end.completion_tokens == 60U, "request " << n);
+  BOOST_TEST(s.ends == 4);
+}
+
+BOOST_AUTO_TEST_CASE(a_batch_that_shrinks_in_time_takes_nothing) {
+  stage s(with(2, 8));
+  s.submit(1, 4, 4);
+  s.submit(2, 4, 40);
+  s.tell(limit_batch{1});
+  s.run_until_end(1);
+  s.now += 2 * s.options().batch_patience;
+  s.finish_step();
+  BOOST_TEST(s.view(2).seated);
+  BOOST_TEST(s.core.stats().seats_yielded == 0U);
+}
+
 BOOST_AUTO_TEST_CASE(a_smaller_queue_turns_only_those_away_that_come_later) {
   stage s(with(1, 8));
   for (std::uint64_t n = 1; n <= 5; ++n) s.submit(n, 4, 4);

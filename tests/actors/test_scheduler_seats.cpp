@@ -190,6 +190,22 @@ BOOST_AUTO_TEST_CASE(the_queue_is_bounded_in_bytes) {
   BOOST_TEST(s.knock(4, 5, 20));
 }
 
+BOOST_AUTO_TEST_CASE(a_long_request_takes_the_places_of_as_many_low_ones_as_its_bytes_need_or_of_none) {
+  auto o = with(1, 100);
+  o.max_queue_bytes = 100;
+  stage s(o);
+  s.submit(1, 4, 60);
+  for (std::uint64_t n = 2; n <= 4; ++n) BOOST_TEST(s.knock(n, 9, 8)); // 32 bytes of ids each
+  BOOST_TEST(!s.knock(5, 5, 26));
+  BOOST_TEST((s.refusals.at(5).code == errc::queue_full)); // 104 fit in no queue
+  BOOST_TEST(s.core.stats().displaced == 0U);
+  BOOST_TEST(s.knock(6, 5, 16)); // 64: two of them
+  BOOST_TEST(s.core.stats().displaced == 2U);
+  BOOST_TEST(s.core.queued_bytes() == 96U);
+  for (const std::uint64_t n : {3U, 4U})
+    BOOST_TEST((s.ended.at(n).failed.value().code == errc::shed_low_priority));
+}
+
 BOOST_AUTO_TEST_CASE(a_tenant_beyond_its_limits_is_refused_and_others_are_not) {
   auto o = with(8, 8);
   o.tenants.max_live = 1;

@@ -32,12 +32,12 @@ struct queue {
     const std::uint64_t number = ++last;
     costs[number] = cost;
     owners[number] = &account;
-    line.join(account, {(at.time_since_epoch() + quantum * priority).count(), {1, 1, number}});
+    line.join(account, {(at.time_since_epoch() + quantum * priority).count(), {1, 1, number}, priority});
     return number;
   }
-  std::uint64_t seat(time_point now = start) {
-    const auto chosen = line.next(now, [&](request_id id) { return costs.at(id.number); });
-    line.take(chosen, costs.at(chosen.key.id.number), now);
+  std::uint64_t seat() {
+    const auto chosen = line.next([&](request_id id) { return costs.at(id.number); });
+    line.take(chosen, costs.at(chosen.key.id.number));
     return chosen.key.id.number;
   }
 };
@@ -109,16 +109,69 @@ BOOST_AUTO_TEST_CASE(a_better_class_goes_first_whoever_it_belongs_to) {
   BOOST_TEST(q.seat() == high);
 }
 
-BOOST_AUTO_TEST_CASE(nobody_is_passed_by_one_a_quantum_behind) {
+BOOST_AUTO_TEST_CASE(age_does_not_decide_between_tenants_of_one_priority) {
   queue q;
-  const auto old = q.join("a", 5000);
-  const auto young = q.join("b", 1, 5, start + quantum);
-  for (const auto now : {start, start + seconds(3), start + seconds(26), start + seconds(90)}) {
-    const auto chosen = q.line.next(now, [&](request_id id) { return q.costs.at(id.number); });
-    BOOST_TEST(chosen.key.id.number == old);
+  for (int i = 0; i < 40; ++i) q.join("flood", 100);
+  for (int i = 0; i < 4; ++i) q.join("small", 100, 5, start + 20 * quantum);
+  std::map<std::string, int> served;
+  for (int i = 0; i < 8; ++i) ++served[q.owners.at(q.seat())->name];
+  BOOST_TEST(served["small"] == 4);
+}
+
+BOOST_AUTO_TEST_CASE(age_decides_between_priorities) {
+  queue q;
+  const auto old = q.join("a", 5000, 5), younger = q.join("b", 1, 5, start + seconds(1)),
+             high = q.join("c", 1, 4, start + quantum + seconds(2));
+  BOOST_TEST(q.seat() == younger); // their turn comes first, at the priority of the oldest
+  BOOST_TEST(q.seat() == old);
+  BOOST_TEST(q.seat() == high);
+}
+
+BOOST_AUTO_TEST_CASE(whose_turn_has_come_is_the_next_to_be_seated) {
+  queue q;
+  for (const char* tenant : {"a", "b", "c"}) q.join(tenant, tenant[0] == 'b' ? 100 : 700);
+  const auto first = q.line.next([&](request_id id) { return q.costs.at(id.number); });
+  q.line.turn_to(first);
+  const auto again = q.line.next([&](request_id id) { return q.costs.at(id.number); });
+  BOOST_TEST((again.key == first.key));
+  BOOST_TEST(again.visits == 0);
+}
+
+/// What a request waits for: those of better rank, and for each of their tokens and of its own no more of
+/// every other tenant's, but for a request and a turn of each.
+BOOST_AUTO_TEST_CASE(no_wait_is_longer_than_by_rank_times_the_tenants) {
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    runtime::random_stream r(seed, 2);
+    queue q;
+    const auto tenants = r.between(2, 6);
+    struct waiting_one {
+      queue_key key;
+      std::int64_t passed = 0, before = 0; ///< tokens of worse rank and of better that were seated meanwhile
+    };
+    std::map<std::uint64_t, waiting_one> all;
+    std::int64_t largest = 0;
+    time_point now = start;
+    const auto join = [&] {
+      const auto tenant = r.chance(0.5) ? 0 : r.between(0, tenants - 1); // one sends as much as all others
+      const auto cost = r.between(1, r.chance(0.2) ? 2000 : 200);
+      const auto priority = static_cast<std::uint32_t>(r.between(3, 6));
+      largest = std::max(largest, cost);
+      const auto number = q.join(std::to_string(tenant), cost, priority, now);
+      all[number].key = {(now.time_since_epoch() + quantum * priority).count(), {1, 1, number}, priority};
+    };
+    for (int i = 0; i < 60; ++i) join();
+    for (int i = 0; i < 400; ++i) {
+      now += std::chrono::milliseconds(r.between(0, 600));
+      join();
+      const auto number = q.seat();
+      const waiting_one seated = all.at(number);
+      all.erase(number);
+      const std::int64_t cost = q.costs.at(number);
+      const std::int64_t each = seated.before + cost + 2 * largest + 2 * waiting_line::tokens_per_turn;
+      BOOST_REQUIRE_LE(seated.passed, (tenants - 1) * each);
+      for (auto& [other, w] : all) (seated.key < w.key ? w.before : w.passed) += cost;
+    }
   }
-  q.seat();
-  BOOST_TEST(q.seat() == young);
 }
 
 BOOST_AUTO_TEST_CASE(whoever_waits_for_nothing_saves_nothing_up) {

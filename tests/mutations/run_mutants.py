@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Puts one fault at a time into a copy of the tree, builds troupe-sim and counts which faults the seeds
-and the workload low_flood find.
+and the workloads low_flood and two_tenants find.
 
 Prints a table and the score; ends with status 1 when fewer than --least percent are found. A mutant that takes many
 times as long as the tree without mutants hangs: it is counted as found, and apart, since no oracle named it.
@@ -47,8 +47,8 @@ def build(tree, jobs):
 
 
 def run(tree, seeds, limit):
-    """What the seeds, then the flood of low priority, said of this build: ("survives", "found" or "hangs", one line)."""
-    for what in ["--seeds", seeds], ["--workload", "low_flood", "--check"]:
+    """What the seeds, then two workloads, said of this build: ("survives", "found" or "hangs", one line)."""
+    for what in ["--seeds", seeds], *(["--workload", name, "--check"] for name in ("low_flood", "two_tenants")):
         command = [str(tree / "build/troupe-sim"), *what]
         try:
             r = subprocess.run(command, capture_output=True, text=True, timeout=limit)

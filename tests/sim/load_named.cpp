@@ -110,7 +110,6 @@ axis = clients
 loads = 90
 seconds = 600
 fair_window_s = 60
-ageing_quantum_ms = 3600000 # tenants take turns within it
 max_batch = 8
 max_queue = 1000
 queue_timeout_ms = 3600000

@@ -62,6 +62,8 @@ void load_watch::asked(const actors::admission_request& m, time_point now) {
   k.priority = m.priority;
   k.asked = now;
   k.asked_at_step = steps_;
+  k.tenant = m.tenant;
+  tenants_.insert(m.tenant);
   requests_.emplace(m.id.number, k);
   ++waits_[m.priority].requests;
 }
@@ -128,24 +130,37 @@ void load_watch::check_order(const std::vector<actors::scheduler_core::view>& no
   std::uint32_t largest = 0; // that waited at the last step or since: it may have a seat now
   for (const auto& w : seen_)
     if (is_waiting(w)) largest = std::max(largest, w.whole);
+  const auto took_seat = [&](const auto& v) {
+    const auto* was = before(v.id);
+    return v.seated && (was == nullptr || !was->seated || was->seats_lost != v.seats_lost);
+  };
+  bool any = false;
   for (const auto& w : now_seen) {
     const auto* was = before(w.id);
+    any = any || took_seat(w);
     if (is_waiting(w) || was == nullptr) largest = std::max(largest, w.whole);
-    if (!is_waiting(w) || was == nullptr || !is_waiting(*was)) continue;
+    if (!is_waiting(w) || was == nullptr || !is_waiting(*was) || was->seats_lost != w.seats_lost) continue;
     if (first == nullptr || w.rank < first->rank) first = &w;
     require(
         w.started || now - w.arrival <= options_.queue_timeout, "it waits beyond the queue's timeout",
         w.id.number, now);
   }
-  if (first == nullptr) return;
+  if (first == nullptr || !any) return;
+  // Of which priorities somebody stood no later in line than `first`.
+  std::set<std::uint32_t> served;
+  for (const auto& v : now_seen)
+    if (v.rank <= first->rank && (is_waiting(v) || took_seat(v)))
+      served.insert(requests_.at(v.id.number).priority);
+  const known& passed = requests_.at(first->id.number);
   for (const auto& v : now_seen) {
-    const auto* was = before(v.id);
-    if (!v.seated || (was != nullptr && was->seated && was->seats_lost == v.seats_lost)) continue;
+    if (!took_seat(v)) continue;
+    const known& k = requests_.at(v.id.number);
     const bool small = v.whole <= largest / 4 &&
                        looked_.time_since_epoch() < duration(first->rank) + options_.ageing_quantum;
+    const bool in_turn = k.tenant != passed.tenant && served.contains(k.priority);
     require(
-        small || v.rank < first->rank + options_.ageing_quantum.count(),
-        "passed by one that came more than its age allows", first->id.number, now);
+        v.rank <= first->rank || small || in_turn, "passed by one that came more than its age allows",
+        first->id.number, now);
   }
 }
 
@@ -163,7 +178,7 @@ void load_watch::check_seats_again(
     auto& w = waits_[k.priority];
     w.for_seat_again = std::max(w.for_seat_again, now - k.lost_seat);
     require(
-        now - k.lost_seat <= (k.priority + 1) * options_.ageing_quantum,
+        now - k.lost_seat <= (k.priority + 1) * options_.ageing_quantum * std::ssize(tenants_),
         "it waits for its seat longer than its age allows", v.id.number, now);
     if (v.seated) k.lost_seat = time_point::max();
   }

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -20,12 +21,13 @@ using runtime::time_point;
 /// Of one replica. Looks at the scheduler whenever a step is launched, so that its cost is that of a step.
 ///
 /// Held to account, for every request:
-/// - nobody takes a seat past it whose rank is a quantum or more behind its own;
+/// - nobody takes a seat past it whose rank is worse, but small ones while it waits for memory, and other
+///   tenants in their turn, when one of their priority stands before it or it is of that priority itself;
 /// - it begins, or is refused, within the queue's timeout;
 /// - if it is not low: no step is launched while it is the first in line, every seat is taken, and one of
 ///   low priority sits that may yield; it is never refused for a full queue in which low ones wait;
 /// - if it lost its seat: no more than three times, and it has one again before those that came (p + 1)
-///   quanta after it could pass it;
+///   quanta after it could pass it, as many times over as there are tenants;
 /// and for the replica: no time passes without a step while someone seated could run.
 class load_watch {
  public:
@@ -59,6 +61,7 @@ class load_watch {
     std::uint32_t priority = 0, drawn = 0, seats_lost = 0; ///< drawn since it was last opened
     time_point asked{}, lost_seat = time_point::max();
     std::uint64_t asked_at_step = 0;
+    std::string tenant;
     bool began = false;
   };
   void require(bool holds, const char* what, std::uint64_t request, time_point now);
@@ -74,6 +77,7 @@ class load_watch {
   std::uint32_t kv_blocks_, replica_;
   bool yields_at_once_; ///< only seats and memory can be what the first in line lacks
   std::unordered_map<std::uint64_t, known> requests_; ///< by number; looked up, never walked
+  std::set<std::string> tenants_;                     ///< that were seen
   std::vector<actors::scheduler_core::view> seen_;    ///< when the last step was launched
   time_point looked_{};                               ///< then
   std::uint64_t steps_ = 0, checks_ = 0;

@@ -25,7 +25,7 @@ using any_message = std::variant<
     actors::publish_blocks, actors::run_step, actors::close_sequence, actors::step_computed,
     actors::row_verdicts, actors::check_rows, actors::park_blocks, actors::prefetch_parked,
     actors::restore_blocks, actors::drop_parked, actors::park_job_done, actors::sequence_parked,
-    actors::sequence_restored, actors::limit_batch, actors::spare_memory>;
+    actors::sequence_restored, actors::limit_batch, actors::spare_memory, actors::retune>;
 
 /// Participants: the fixed ones, then one per request.
 using party = std::uint32_t;
@@ -47,10 +47,12 @@ class network {
     const auto [at, fresh] = index_.try_emplace(key_of(from, to, kind), channels_.size());
     if (fresh) channels_.emplace_back();
     auto& channel = channels_[at->second];
-    if (kind == runtime::message_class::state && !channel.empty()) {
-      channel.back().message = any_message(std::forward<Message>(m)); // each protocol has one type of state
-      return;
-    }
+    if (kind == runtime::message_class::state)
+      for (delivery& waiting : channel)
+        if (auto* old = std::get_if<std::remove_cvref_t<Message>>(&waiting.message)) {
+          *old = std::forward<Message>(m);
+          return;
+        }
     if (channel.empty()) ready_.push_back(at->second);
     channel.push_back({from, to, any_message(std::forward<Message>(m))});
     ++sent_;

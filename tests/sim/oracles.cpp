@@ -106,7 +106,7 @@ void simulation::check_bounds() {
       require(now_ <= p.silent_since + p.script->slow_consumer + late, "a slow reader is still there", id);
   }
   // A sequence with blocks gets a row before the others could have used the budget up many times over.
-  const auto& o = scenario_.options;
+  const auto& o = policy_;
   const std::uint64_t live = seen_.size();
   // Elders that are preempted for the test's sake are computed again and again before it.
   const std::uint64_t again = o.preempt_every != 0 ? scenario_.context : 1;
@@ -130,7 +130,7 @@ void simulation::check_not_stalled() {
     const auto& p = participants_.at(v.id.number - 1);
     if (v.closing) complain("an ended sequence waits for nobody", v.id.number);
     if (v.seated && !v.paused && p.handed_in) {
-      const auto& o = scenario_.options;
+      const auto& o = policy_;
       const bool may_wait =
           !v.started && o.max_wait > duration::zero() && scheduler_alarm_at_ <= now_ + o.max_wait;
       const bool late_alarm = scheduler_alarm_at_ == time_point::max() || scheduler_alarm_at_ <= now_;

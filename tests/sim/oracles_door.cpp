@@ -6,22 +6,26 @@
 
 namespace troupe::sim {
 
-/// Whether the tenant has what its limits ask for, by a bucket kept here.
-bool simulation::tenant_may(const tenant_seen& t) const {
-  const auto& limits = scenario_.options.tenants;
+/// A tenant's bucket, kept here too: how many requests it may begin, from `level` on.
+double simulation::filled(const tenant_seen& t, double level) const {
   const double passed = std::chrono::duration<double>(now_ - t.at).count();
-  const double level = std::min(limits.request_burst, t.requests + passed * limits.requests_per_second);
-  return (limits.requests_per_second == 0 || level >= 1 - 1e-6) &&
-         (limits.max_live == 0 || t.live < limits.max_live);
+  return std::min(policy_.tenants.request_burst, level + passed * policy_.tenants.requests_per_second);
 }
 
 void simulation::note_admitted(actors::request_id id) {
   auto& t = tenants_[of(id).script->tenant];
-  const auto& limits = scenario_.options.tenants;
-  require(tenant_may(t), "admitted beyond its tenant's limits", id.number);
-  const double passed = std::chrono::duration<double>(now_ - t.at).count();
-  t.requests = std::min(limits.request_burst, t.requests + passed * limits.requests_per_second) - 1;
+  const auto& limits = policy_.tenants;
+  const bool limited = limits.requests_per_second > 0;
+  t.requests = filled(t, t.requests);
+  t.at_least = filled(t, t.at_least);
   t.at = now_;
+  require(
+      (!limited || t.requests >= 1 - 1e-6) && (limits.max_live == 0 || t.live < limits.max_live),
+      "admitted beyond its tenant's limits", id.number);
+  if (limited) {
+    t.requests -= 1;
+    t.at_least -= 1;
+  }
   ++t.live;
 }
 
@@ -29,14 +33,19 @@ void simulation::check_admission(const actors::admission_request& m) {
   ++submitted_;
   door_priority_ = m.priority;
   auto [tenant, fresh] = tenants_.try_emplace(of(m.id).script->tenant);
-  if (fresh) tenant->second.requests = scenario_.options.tenants.request_burst;
+  if (fresh) tenant->second.requests = tenant->second.at_least = policy_.tenants.request_burst;
   const double use = scheduler_.kv_use(); // before the message; its parts are checked after every turn
   door_use_ = use;
-  door_was_full_ = open_ && !draining_ && use >= scenario_.options.kv_high_watermark;
-  door_was_shedding_ = open_ && !draining_ && use >= scenario_.options.kv_low_watermark &&
-                       m.priority >= scenario_.options.low_priority;
-  const auto& o = scenario_.options;
-  door_queue_full_ = scheduler_.queued() >= o.max_queue;
+  door_was_full_ = open_ && !draining_ && use >= policy_.kv_high_watermark;
+  door_was_shedding_ =
+      open_ && !draining_ && use >= policy_.kv_low_watermark && m.priority >= policy_.low_priority;
+  const auto& o = policy_;
+  door_queued_ = scheduler_.queued();
+  door_bytes_ = scheduler_.queued_bytes();
+  door_yielded_ = scheduler_.stats().seats_yielded;
+  door_queue_full_ = door_queued_ >= o.max_queue;
+  door_bytes_full_ =
+      door_bytes_ + m.prompt_tokens * sizeof(std::int32_t) + m.tenant.size() > o.max_queue_bytes;
   door_could_displace_ =
       m.priority < o.low_priority && std::any_of(seen_.begin(), seen_.end(), [&](const auto& v) {
         const auto& p = of(v.id);
@@ -46,7 +55,7 @@ void simulation::check_admission(const actors::admission_request& m) {
 }
 
 void simulation::check_refusal(const actors::refused& m) {
-  const auto& o = scenario_.options;
+  const auto& o = policy_;
   ++result_.refused;
   note_shut(m);
   auto& tenant = tenants_[of(m.id).script->tenant];
@@ -58,10 +67,12 @@ void simulation::check_refusal(const actors::refused& m) {
       m.why.code != errc::shed_low_priority || shed_.on() || scheduler_.compute_use() > 0,
       "shed after the level let go", m.id.number);
   require(
-      m.why.code != errc::tenant_busy || tenant.live >= o.tenants.max_live,
+      m.why.code != errc::tenant_busy || (o.tenants.max_live > 0 && tenant.live >= o.tenants.max_live),
       "tenant_busy with few requests in hand", m.id.number);
+  const bool begins_too_often =
+      o.tenants.requests_per_second > 0 && filled(tenant, tenant.at_least) < 1 + 1e-6;
   require(
-      m.why.code != errc::rate_limited || o.tenants.tokens_per_second > 0 || !tenant_may(tenant),
+      m.why.code != errc::rate_limited || o.tenants.tokens_per_second > 0 || begins_too_often,
       "rate_limited within its rate", m.id.number);
   const double use = std::max(door_use_, scheduler_.kv_use()); // a plan may have followed in the same turn
   switch (m.why.code) {
@@ -78,8 +89,10 @@ void simulation::check_refusal(const actors::refused& m) {
     require(of(m.id).script->priority >= o.low_priority, "a high priority was shed", m.id.number);
     break;
   case errc::queue_full: {
-    require(door_queue_full_, "queue_full while the queue had room", m.id.number);
-    require(!door_could_displace_, "queue_full although one of low priority waited", m.id.number);
+    require(door_queue_full_ || door_bytes_full_, "queue_full while the queue had room", m.id.number);
+    require(
+        !door_could_displace_ || door_bytes_full_, "queue_full although one of low priority waited",
+        m.id.number);
     const bool nobody = seen_.empty();
     require(!nobody, "queue_full although a place was free", m.id.number);
     break;
@@ -103,12 +116,16 @@ void simulation::check_finish(const actors::sequence_finished& m) {
   check_displaced(m);
   p.finished = m;
   require(
+      !m.failed || m.failed->code != errc::queue_timeout ||
+          (!p.started && now_ >= group_submitted(p) + policy_.queue_timeout),
+      "timed out in the queue before its time", m.id.number);
+  require(
       !m.failed || m.failed->code != errc::queue_timeout || !group_runs(p),
       "a choice timed out in the queue although its request runs", m.id.number);
   require(
       !m.failed || m.failed->code != errc::shed_low_priority ||
           (!p.started && !group_runs(p) &&
-           (p.script->group != 0 || p.script->priority >= scenario_.options.low_priority)), // with its group
+           (p.script->group != 0 || p.script->priority >= policy_.low_priority)), // with its group
       "displaced though it runs, or is not of low priority", m.id.number);
   require(cache_.pool().held(m.id) == 0, "sequence_finished before its blocks were free", m.id.number);
   require(

@@ -148,13 +148,7 @@ void simulation::check_failure(participant& p, const error& why) {
     needs(door && p.script->tokenising_fails);
     break;
   case errc::rate_limited:
-  case errc::tenant_busy: {
-    const auto& limits = scenario_.options.tenants;
-    needs(
-        why.code == errc::tenant_busy ? limits.max_live > 0
-                                      : limits.requests_per_second + limits.tokens_per_second > 0);
-    [[fallthrough]];
-  }
+  case errc::tenant_busy: // see check_refusal
   case errc::kv_cache_full:
   case errc::shed_low_priority:
   case errc::queue_full:
@@ -176,7 +170,7 @@ void simulation::check_failure(participant& p, const error& why) {
     needs(door && p.cancel_sent);
     break;
   case errc::queue_timeout:
-    needs(door && !p.started && now_ >= group_submitted(p) + scenario_.options.queue_timeout);
+    needs(door && !p.started); // see check_finish
     break;
   case errc::deadline_exceeded:
     needs(p.script->deadline > duration::zero() && now_ >= p.submitted + p.script->deadline);

@@ -9,7 +9,7 @@ namespace troupe::sim {
 
 /// A full queue takes the last in line of low priority, never one before it.
 void simulation::check_displaced(const actors::sequence_finished& m) {
-  const auto& o = scenario_.options;
+  const auto& o = policy_;
   if (!m.failed || m.failed->code != errc::shed_low_priority || of(m.id).script->group != 0) return;
   const auto gone = std::find_if(seen_.begin(), seen_.end(), [&](const auto& v) { return v.id == m.id; });
   if (gone == seen_.end()) return;
@@ -24,7 +24,7 @@ void simulation::check_displaced(const actors::sequence_finished& m) {
 
 /// The door says that the KV cache is too full, and keeps to it until its use has fallen by the hysteresis.
 void simulation::note_shut(const actors::refused& m) {
-  const auto& goals = scenario_.options.tpot_goals;
+  const auto& goals = policy_.tpot_goals;
   const bool by_memory =
       std::all_of(goals.begin(), goals.end(), [](duration g) { return g == duration::zero(); });
   if (m.why.code == errc::kv_cache_full) shut_to_all_ = true;
@@ -32,7 +32,7 @@ void simulation::note_shut(const actors::refused& m) {
 }
 
 void simulation::check_flapping(bool admitted, std::uint32_t priority) {
-  const auto& o = scenario_.options;
+  const auto& o = policy_;
   require(!(admitted && shut_to_all_), "the door opens before the use of the KV cache has fallen");
   require(
       !(admitted && shut_to_low_ && priority >= o.low_priority),
@@ -69,7 +69,7 @@ void simulation::check_prompt_shares(const views& now_seen) {
     const auto rows = at == running_requests_.end() ? 0 : running_rows_[at - running_requests_.begin()];
     prompts.push_back({{v.rank, v.id}, left, rows});
   }
-  const auto& o = scenario_.options;
+  const auto& o = policy_;
   if (prompts.size() < 2 || seated > o.max_batch || o.max_step_tokens < 4) return;
   std::sort(prompts.begin(), prompts.end(), [](const auto& a, const auto& b) { return a.rank < b.rank; });
   const prompt& eldest = prompts.front();

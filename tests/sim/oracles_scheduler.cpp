@@ -9,7 +9,7 @@
 namespace troupe::sim {
 
 void simulation::check_scheduler(std::string_view message) {
-  const auto& o = scenario_.options;
+  const auto& o = policy_;
   auto now_seen = scheduler_.requests();
   std::uint64_t waiting = 0;
   for (const auto& v : now_seen) {
@@ -26,9 +26,7 @@ void simulation::check_scheduler(std::string_view message) {
           "a request waits beyond the queue's timeout", v.id.number);
   }
   require(now_seen.size() > 0 || scheduler_.committed_blocks() == 0, "blocks are committed to nobody");
-  // Those that were sent back from their seats had places of their own.
-  require(
-      waiting <= o.max_queue + scheduler_.stats().seats_yielded, "more requests in the queue than max_queue");
+  check_queue_bounds(waiting, message == "admission_request" && now_seen.size() > seen_.size());
   require(waiting == scheduler_.queued(), "the queue's count differs from who is in it");
   if (message == "admission_request") {
     const bool grew = now_seen.size() > seen_.size();
@@ -43,6 +41,9 @@ void simulation::check_scheduler(std::string_view message) {
   shed_.update(scheduler_.kv_use());
   check_seating(now_seen);
   check_yielding(now_seen);
+  check_batch(now_seen);
+  check_takers(now_seen);
+  check_shares(now_seen);
   check_preemptions(now_seen, message);
   if (launched_) {
     check_turns(now_seen);
@@ -54,7 +55,7 @@ void simulation::check_scheduler(std::string_view message) {
 }
 
 void simulation::check_plan(const actors::run_step& step) {
-  const auto& o = scenario_.options;
+  const auto& o = policy_;
   std::uint64_t rows = 0, scored = 0;
   require(running_requests_.empty(), "a step was launched while another one runs");
   require(!step.entries.empty(), "an empty step was launched");
@@ -76,6 +77,7 @@ void simulation::check_plan(const actors::run_step& step) {
     require(!p.finished, "an ended sequence was planned", e.id.number);
     p.last_in_step = steps_launched_;
     p.begins = e.open.has_value();
+    if (p.begins) p.fresh = 0;
     running_requests_.push_back(e.id);
     running_rows_.push_back(e.count);
     prompts_only_ = prompts_only_ && !e.open && (e.count > 1 || !e.want_token);
@@ -90,7 +92,7 @@ void simulation::check_plan(const actors::run_step& step) {
 
 /// Prompts' rows beside streams keep the step near the goal, once the scheduler had time to learn.
 void simulation::check_step_time(const actors::run_step& step) {
-  const auto& o = scenario_.options;
+  const auto& o = policy_;
   std::uint32_t decode_rows = 0, prompt_rows = 0;
   duration goal{};
   for (const auto& e : step.entries) { // a single row of a prompt counts for neither
@@ -98,7 +100,7 @@ void simulation::check_step_time(const actors::run_step& step) {
     decode_rows += e.count == 1 && e.want_token && !e.open && e.first >= of(e.id).script->prompt.size();
   }
   for (const auto& v : scheduler_.requests()) {
-    const duration g = o.tpot_goals[of(v.id).script->priority];
+    const duration g = goals_at_plan_[of(v.id).script->priority];
     if (v.seated && !v.paused && !v.closing && g > duration::zero() && (goal == duration::zero() || g < goal))
       goal = g;
   }

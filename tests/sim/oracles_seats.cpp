@@ -8,38 +8,54 @@
 
 namespace troupe::sim {
 
-/// Who takes a seat past one of better rank: within a quantum of its rank tenants take turns; small ones pass
-/// one that waits for memory, until it has waited a quantum longer than its rank says. And whoever could take
-/// a seat has one.
+/// Who takes a seat past one of better rank: tenants take turns at the priority of the best rank in line;
+/// small ones pass one that waits for memory, until it has waited a quantum longer than its rank says. And
+/// whoever could take a seat has one.
 void simulation::check_seating(const views& now_seen) {
-  const auto& o = scenario_.options;
+  const auto& o = policy_;
   const auto quantum = o.ageing_quantum.count();
-  const auto before = [&](actors::request_id id) {
-    const auto at =
-        std::lower_bound(seen_.begin(), seen_.end(), id, [](const auto& v, auto x) { return v.id < x; });
-    return at != seen_.end() && at->id == id ? &*at : nullptr;
-  };
   const auto waits = [](const auto& v) { return !v.seated && !v.closing; };
+  const auto takes = [&](const auto& v) {
+    const auto* was = seen_before(v.id);
+    return v.seated && (was == nullptr || !was->seated || was->seats_lost != v.seats_lost);
+  };
+  const auto takers = static_cast<std::size_t>(std::ranges::count_if(now_seen, takes));
+  if (takers == 0) return check_no_idle_seat(now_seen);
+  // Those who stood in line when the seats were given, in order of rank; who gave one up joined it
+  // afterwards.
+  std::vector<const actors::scheduler_core::view*> line;
   for (const auto& v : now_seen) {
-    const auto* was = before(v.id);
-    if (!v.seated || (was != nullptr && was->seated && was->seats_lost == v.seats_lost)) continue;
+    const auto* was = seen_before(v.id);
+    if (takes(v) || (waits(v) && (was == nullptr || !was->seated))) line.push_back(&v);
+  }
+  std::ranges::sort(line, [](const auto* a, const auto* b) {
+    return std::pair(a->rank, a->id) < std::pair(b->rank, b->id);
+  });
+  for (const auto& v : now_seen) {
+    if (!takes(v)) continue;
+    of(v.id).seated_at = now_;
+    const auto& script = *of(v.id).script;
     const bool beside_a_large_one = std::any_of(
         now_seen.begin(), now_seen.end(), [&](const auto& w) { return waits(w) && v.whole <= w.whole / 4; });
-    for (const auto& w : now_seen) {
-      if (!waits(w) || std::pair(v.rank, v.id) < std::pair(w.rank, w.id)) continue;
-      const bool turns = v.rank < w.rank + quantum && of(v.id).script->tenant != of(w.id).script->tenant;
-      const bool small = beside_a_large_one && now_.time_since_epoch().count() < w.rank + quantum;
-      const auto* had = before(w.id);
-      const bool gave = had != nullptr && had->seated; // in this turn, to another
-      require(turns || small || gave, "seated past a waiting request of better rank", v.id.number);
+    for (const auto* w : line) {
+      if (!waits(*w) || std::pair(v.rank, v.id) < std::pair(w->rank, w->id)) continue;
+      // One of so many was the best when its turn came, and none worse than the one that is passed.
+      const auto end = std::find(line.begin(), line.end(), w) + 1;
+      const bool turns =
+          script.tenant != of(w->id).script->tenant &&
+          std::any_of(line.begin(), std::min(end, line.begin() + takers), [&](const auto* best) {
+            return of(best->id).script->priority == script.priority;
+          });
+      const bool small = beside_a_large_one && now_.time_since_epoch().count() < w->rank + quantum;
+      require(turns || small, "seated past a waiting request of better rank", v.id.number);
     }
-    require(scheduler_.active_seats() <= o.max_batch, "more seats than max_batch", v.id.number);
+    require(scheduler_.active_seats() <= most_seats(), "more seats than there may be", v.id.number);
     const auto seats =
         std::count_if(now_seen.begin(), now_seen.end(), [](const auto& w) { return w.seated; });
     // What others shared may have gone in the same turn.
     double grown = 0;
     for (const auto& w : now_seen)
-      if (const auto* had = before(w.id); w.seated && had != nullptr && w.needs > had->needs)
+      if (const auto* had = seen_before(w.id); w.seated && had != nullptr && w.needs > had->needs)
         grown += (w.needs - had->needs) / static_cast<double>(scenario_.blocks);
     require(
         seats == 1 || scheduler_.kv_use() - grown <= o.kv_high_watermark + 1e-9,
@@ -68,7 +84,7 @@ void simulation::check_fairness(const views& now_seen) {
   const auto many = static_cast<double>(tenants_["many"].served),
              few = static_cast<double>(tenants_["few"].served);
   const double under_way =
-      2.0 * scenario_.options.max_batch * scenario_.limit() + actors::waiting_line::tokens_per_turn;
+      2.0 * policy_.max_batch * scenario_.limit() + actors::waiting_line::tokens_per_turn;
   require(
       std::abs(many - few) <= 0.1 * (many + few) + under_way,
       "tenants were served " + std::to_string(many) + " and " + std::to_string(few) + " tokens");
@@ -77,7 +93,7 @@ void simulation::check_fairness(const views& now_seen) {
 /// Whoever could take a seat has one, a few turns after the room for it came at the latest: a plan may change
 /// what others are expected to need after the seats were looked at.
 void simulation::check_no_idle_seat(const views& now_seen) {
-  const auto& o = scenario_.options;
+  const auto& o = policy_;
   const actors::scheduler_core::view* first = nullptr;
   bool one_tenant = true, alone = true;
   for (const auto& v : now_seen) {
@@ -88,8 +104,7 @@ void simulation::check_no_idle_seat(const views& now_seen) {
     if (first == nullptr || std::pair(v.rank, v.id) < std::pair(first->rank, first->id)) first = &v;
   }
   const auto before = std::exchange(could_be_seated_, {});
-  if (first == nullptr || !one_tenant || !open_ || scheduler_.active_seats() >= scheduler_.most_seats())
-    return;
+  if (first == nullptr || !one_tenant || !open_ || scheduler_.active_seats() >= most_seats()) return;
   const bool fits = static_cast<double>(scheduler_.committed_blocks() + first->needs) <=
                     o.kv_high_watermark * scenario_.blocks;
   if (!fits && !alone) return;
@@ -101,27 +116,33 @@ void simulation::check_no_idle_seat(const views& now_seen) {
 }
 
 /// Seats change hands only downwards: from one whose class, counting only its waiting, is lower, not the
-/// oldest of its priority; and not for ever.
+/// oldest of its priority; and not for ever. The one that yields stands at the front of its priority.
 void simulation::check_yielding(const views& now_seen) {
-  const auto& o = scenario_.options;
+  const auto& o = policy_;
   for (const auto& v : now_seen) {
-    const auto was =
-        std::lower_bound(seen_.begin(), seen_.end(), v.id, [](const auto& s, auto x) { return s.id < x; });
-    if (was == seen_.end() || was->id != v.id || was->seats_lost == v.seats_lost) continue;
+    const auto* was = seen_before(v.id);
+    if (was == nullptr || was->seats_lost == v.seats_lost) continue;
     require(
         v.seats_lost == was->seats_lost + 1 && v.seats_lost <= 3, "loses its seat again and again",
         v.id.number);
-    require(was->seated && !step_ran_, "a seat was taken in a running step", v.id.number);
+    require(!step_ran_, "a seat was taken in a running step", v.id.number);
     const auto priority = of(v.id).script->priority;
-    const bool for_a_better = std::any_of(now_seen.begin(), now_seen.end(), [&](const auto& w) {
-      const auto x = std::lower_bound(
-          seen_.begin(), seen_.end(), w.id, [](const auto& s, auto id) { return s.id < id; });
-      const bool took = w.seated && (x == seen_.end() || x->id != w.id || !x->seated);
+    // It may have had its seat in this turn only.
+    const auto standing = was->rank + (was->seated ? (now_ - of(v.id).seated_at).count() : 0);
+    std::int64_t taken_for = 0;
+    bool for_a_better = false;
+    for (const auto& w : now_seen) {
+      const auto* x = seen_before(w.id);
+      const bool took = w.seated && (x == nullptr || !x->seated);
       const bool at_once = priority >= o.low_priority && of(w.id).script->priority < o.low_priority;
-      return took && of(w.id).script->priority < priority && w.rank < v.rank &&
-             (at_once || now_ >= w.arrival + o.ttft_goal);
-    });
+      if (!took || of(w.id).script->priority >= priority || w.rank >= v.rank ||
+          class_of(standing) <= class_of(w.rank) || (!at_once && now_ < w.arrival + o.ttft_goal))
+        continue;
+      taken_for = for_a_better ? std::max(taken_for, w.rank) : w.rank;
+      for_a_better = true;
+    }
     require(for_a_better, "lost its seat to nobody of higher class", v.id.number);
+    check_place_after(v, taken_for, now_seen);
     const auto elder_sits = [&](const auto& w) {
       return w.seated && of(w.id).script->priority == priority &&
              std::pair(w.arrival, w.id) < std::pair(v.arrival, v.id);

@@ -179,21 +179,23 @@ scenario make_two_floods(rng& r) {
   s.blocks = 16 * in(r, 2, 4);
   s.step_time = microseconds(200);
   s.model.vocabulary = 48;
-  s.model.end_permille = pick(r, {0U, 30U, 100U});
+  s.model.end_permille = pick(r, {0U, 30U, 200U});
   auto& o = s.options;
   o.max_batch = pick(r, {1U, 2U, 4U});
   o.max_step_tokens = 64;
   o.max_queue = 1000;
-  o.ageing_quantum = std::chrono::seconds(3600);
+  o.ageing_quantum = between(r, microseconds(200), milliseconds(50));
   o.queue_timeout = std::chrono::seconds(3600);
   o.kv_low_watermark = o.kv_high_watermark = 1;
   o.prefix_cache = false;
   const std::uint32_t most[] = {in(r, 4, 40), in(r, 4, 40)};
+  const bool full_length[] = {r.chance(0.3), r.chance(0.5)};
   for (std::uint32_t i = 0; i < 120; ++i) {
     const auto tenant = static_cast<std::size_t>(i % 5 == 0); // one comes with four times as many
     client_script c;
-    c.arrives = milliseconds(1);
+    c.arrives = tenant == 0 ? milliseconds(1) : duration(milliseconds(2)); // whose ages are greater
     c.tenant = tenant == 0 ? "many" : "few";
+    c.ignore_eos = full_length[tenant]; // else answers end before what was foreseen
     for (std::uint32_t n = in(r, 1, most[tenant] / 2 + 1); n > 0; --n)
       c.prompt.push_back(static_cast<std::int32_t>(in(r, 1, 47)));
     c.estimate = static_cast<std::uint32_t>(c.prompt.size());
@@ -235,6 +237,8 @@ scenario make_scenario(std::uint64_t seed) {
   rng r(seed, 1);
   if (seed % 50 == 25) return make_lengths(r);
   if (seed % 50 == 0) return make_two_floods(r);
+  if (seed % 50 == 10 || seed % 50 == 35) return make_lost_seats(r);
+  if (seed % 50 == 15) return make_suspects(r);
   scenario s;
   make_settings(s, r);
   make_faults(s, r);
@@ -250,6 +254,9 @@ scenario make_scenario(std::uint64_t seed) {
       s.memory_orders.push_back(
           {between(r, duration(0), spread + milliseconds(40)), in(r, 1, s.options.max_batch), r.chance(0.5)});
   if (r.chance(0.6)) make_parking(s, r);
+  if (r.chance(0.15)) s.options.max_queue_bytes = pick(r, {20U, 100U, 400U});
+  s.options.batch_patience = between(r, microseconds(1), milliseconds(20));
+  if (r.chance(0.25)) s.policy_changes = draw_policy_changes(s, r, spread + milliseconds(40));
   return s;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "actors/scheduler_core.hpp"
+#include "runtime/rng.hpp"
 #include "sim/stand_in.hpp"
 
 #include <chrono>
@@ -60,6 +61,12 @@ struct memory_order {
   bool forget = false; ///< cached blocks
 };
 
+/// What an operator changes while requests run and wait.
+struct policy_change {
+  duration at{};
+  actors::scheduler_options to; ///< what a `retune` cannot change is as at the start
+};
+
 struct scenario {
   actors::scheduler_options options;
   imaginary_model model;
@@ -74,11 +81,18 @@ struct scenario {
   std::uint32_t lazy = ~0U;                            ///< participant whose mail is mostly left for later
   std::optional<duration> drain_at, cut_at;
   std::vector<memory_order> memory_orders;
+  std::vector<policy_change> policy_changes;
   bool two_floods = false; ///< two tenants with all their work at once, and nothing else: see check_fairness
 
   /// Tokens of one sequence at most.
   std::uint32_t limit() const noexcept { return std::min(context, blocks * block_tokens); }
 };
+
+/// Settings that hold anew from drawn moments up to `until`. See scenario_policy.cpp.
+std::vector<policy_change> draw_policy_changes(const scenario& s, runtime::random_stream& r, duration until);
+/// Scenarios made for one policy each. See scenario_policy.cpp.
+scenario make_lost_seats(runtime::random_stream& r);
+scenario make_suspects(runtime::random_stream& r);
 
 /// The same seed gives the same scenario. Each seed switches on a random subset of features and faults.
 scenario make_scenario(std::uint64_t seed);

@@ -24,7 +24,7 @@ std::uint64_t mix(std::uint64_t a, std::uint64_t b) noexcept {
 } // namespace
 
 simulation::simulation(std::uint64_t seed, const scenario& s, recorder* record) :
-    scenario_(s), record_(record), chance_(seed, 2), mail_(seed), scheduler_(s.options),
+    scenario_(s), policy_(s.options), record_(record), chance_(seed, 2), mail_(seed), scheduler_(s.options),
     cache_({model_number, 0, 0}, s.blocks, s.block_tokens),
     parker_({s.park_memory, s.park_disk, costs_of(s)}), backend_(s.model, s.blocks, s.block_tokens),
     park_store_(s.park_memory, s.park_disk, s.block_tokens), writers_(s.blocks),
@@ -76,6 +76,8 @@ simulation::simulation(std::uint64_t seed, const scenario& s, recorder* record) 
       mail_.push<actors::cache_protocol>(client, cache_manager, actors::spare_memory{forget});
     });
   }
+  for (const policy_change& c : s.policy_changes)
+    control(c.at, actors::retune{std::make_shared<const actors::scheduler_options>(c.to)});
   if (s.drain_at) control(*s.drain_at, actors::drain{});
   if (s.cut_at) control(*s.cut_at, actors::cut{error{errc::shutdown, "cut", {}, 0}});
 }
@@ -189,6 +191,8 @@ void simulation::to_scheduler(party, Message&& m) {
   using message = std::remove_cvref_t<Message>;
   constexpr auto name = runtime::type_name<message>();
   if constexpr (std::is_same_v<message, actors::admission_request>) check_admission(m);
+  if constexpr (std::is_same_v<message, actors::retune>) note_retune(m);
+  if constexpr (std::is_same_v<message, actors::limit_batch>) note_batch_limit(m);
   if constexpr (std::is_same_v<message, actors::model_ready>) open_ = true;
   if constexpr (std::is_same_v<message, actors::drain>) draining_ = true;
   if constexpr (std::is_same_v<message, actors::cut>) draining_ = cut_ = true;
@@ -201,6 +205,7 @@ void simulation::to_scheduler(party, Message&& m) {
       require(++of(id).failed_in_a_row <= 2, "tried again after two failed steps", id.number);
     }
   short_of_blocks_.clear();
+  step_ended_ = false;
   if constexpr (std::is_same_v<message, actors::blocks_reserved>) {
     shortage_ |= !m.shortages.empty();
     for (const auto& x : m.shortages) short_of_blocks_.push_back(x.id);
@@ -232,6 +237,7 @@ void simulation::to_scheduler(party, Message&& m) {
 void simulation::end_step(std::uint64_t step_seq) {
   if (step_seq != plan_seq_) return; // the answer to an older one again
   running_requests_.clear();
+  step_ended_ = true;
   limbo_allowed_ = 0;
   for (ending& e : ending_) e.in_step = false;
 }
@@ -256,10 +262,15 @@ void simulation::carry_out_scheduler() {
           if constexpr (std::is_same_v<effect_type, refused>) check_refusal(e);
           if constexpr (std::is_same_v<effect_type, sequence_finished>) check_finish(e);
           if constexpr (std::is_same_v<effect_type, started>) of(e.id).started = true;
-          if constexpr (std::is_same_v<effect_type, token_ready>) of(e.id).failed_in_a_row = 0;
+          if constexpr (std::is_same_v<effect_type, prompt_scored>) check_scores(e);
+          if constexpr (std::is_same_v<effect_type, token_ready>) {
+            of(e.id).failed_in_a_row = 0;
+            ++of(e.id).fresh;
+          }
           if constexpr (std::is_same_v<effect_type, run_step> || std::is_same_v<effect_type, reserve_blocks>)
             if (e.step_seq != plan_seq_) {
               plan_seq_ = e.step_seq;
+              goals_at_plan_ = policy_.tpot_goals;
               for (auto& p : participants_) p.paused_at_plan = p.scheduler_paused;
             }
           if constexpr (std::is_same_v<effect_type, run_step>) check_plan(e);

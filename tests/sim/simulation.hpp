@@ -14,6 +14,7 @@
 #include "sim/scenario.hpp"
 #include "sim/stand_in.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <map>
@@ -86,7 +87,10 @@ class simulation {
     std::uint32_t failed_steps = 0, failed_in_a_row = 0; ///< the second since its last token
     std::uint64_t last_in_step = 0;
     std::size_t passed_over = 0; ///< steps in a row without its decode row
-    std::uint64_t version = 0;   ///< of its alarm
+    time_point seated_at{};
+    std::uint32_t fresh = 0;       ///< tokens drawn since the executor opened it
+    std::uint32_t scores_told = 0; ///< of its prompt's tokens, by the scheduler
+    std::uint64_t version = 0;     ///< of its alarm
   };
 
   // simulation.cpp: time, mail, cores
@@ -152,11 +156,12 @@ class simulation {
   void check_refusal(const actors::refused& m);
   struct tenant_seen {
     double requests = 0; ///< that it may begin at `at`
+    double at_least = 0; ///< the same, if its account was not closed and opened anew; see note_retune
     time_point at{};
     std::uint32_t live = 0;
     std::uint64_t served = 0; ///< tokens, while it and the other one wait; see check_fairness
   };
-  bool tenant_may(const tenant_seen& t) const;
+  double filled(const tenant_seen& t, double level) const;
   void note_admitted(actors::request_id id);
   void check_admission(const actors::admission_request& m);
   void check_finish(const actors::sequence_finished& m);
@@ -176,6 +181,22 @@ class simulation {
   void check_yielding(const views& now_seen);
   void check_preemptions(const views& now_seen, std::string_view message);
 
+  // oracles_retune.cpp
+  void note_retune(const actors::retune& m);
+  void note_batch_limit(const actors::limit_batch& m);
+  std::uint32_t most_seats() const { return std::min(policy_.max_batch, batch_limit_); }
+  void check_queue_bounds(std::uint64_t waiting, bool admitted);
+  void check_batch(const views& now_seen);
+
+  // oracles_takers.cpp
+  const actors::scheduler_core::view* seen_before(actors::request_id id) const;
+  std::int64_t class_of(std::int64_t rank) const;
+  void
+  check_place_after(const actors::scheduler_core::view& v, std::int64_t taken_for, const views& now_seen);
+  void check_takers(const views& now_seen);
+  void check_shares(const views& now_seen);
+  void check_scores(const actors::prompt_scored& m);
+
   // oracles_policy.cpp
   void check_displaced(const actors::sequence_finished& m);
   void check_prompt_shares(const views& now_seen);
@@ -183,6 +204,7 @@ class simulation {
   void check_flapping(bool admitted, std::uint32_t priority);
 
   const scenario& scenario_;
+  actors::scheduler_options policy_; ///< that holds now
   recorder* record_;
   runtime::random_stream chance_;
   network mail_;
@@ -228,8 +250,15 @@ class simulation {
   std::uint64_t steps_launched_ = 0;
   std::size_t prompts_starved_ = 0; ///< steps in a row without a prompt's row though one waits
   std::pair<std::uint64_t, int>
-      could_be_seated_;   ///< request that waits though there is room; for so many turns
-  bool step_ran_ = false; ///< before this turn, and still
+      could_be_seated_;     ///< request that waits though there is room; for so many turns
+  bool step_ran_ = false;   ///< before this turn, and still
+  bool step_ended_ = false; ///< in this turn
+  std::array<duration, actors::priorities> goals_at_plan_{};
+  std::uint32_t batch_limit_ = actors::no_limit; ///< see limit_batch
+  time_point above_since_ = time_point::max();   ///< when more seats were taken than that
+  /// What a queue may hold above bounds that were lowered, and the seats that had been yielded then.
+  std::uint64_t queue_left_ = 0, yields_then_ = 0;
+  std::pair<std::uint64_t, int> could_take_; ///< request that waits for a seat it may take; for so many steps
   std::map<std::string, tenant_seen> tenants_;
   std::size_t submitted_ = 0; ///< admission requests that the scheduler has had
   bool fairness_over_ = false;
@@ -240,7 +269,8 @@ class simulation {
   bool draining_ = false, cut_ = false, drained_ = false, open_ = false;
   bool allocation_failed_ = false;
   double door_use_ = 0; ///< of the KV cache, when the last admission request came
-  bool door_was_full_ = false, door_was_shedding_ = false, door_queue_full_ = false,
+  std::uint64_t door_queued_ = 0, door_bytes_ = 0, door_yielded_ = 0;
+  bool door_was_full_ = false, door_was_shedding_ = false, door_queue_full_ = false, door_bytes_full_ = false,
        door_could_displace_ = false;
   views seen_; ///< scheduler's requests after its last turn
   outcome result_;
