@@ -157,11 +157,17 @@ struct park_costs {
   duration write{}; ///< from memory to the disk
   duration read{};  ///< from the disk to memory
 };
-/// What the park pool could take now, blocks.
+/// What the park pool could take now, blocks. Told with every answer, and by itself when it has changed
+/// otherwise. From: parker.
 struct park_room {
   std::uint32_t memory = 0, disk = 0;
   park_costs costs;
+  std::uint64_t number = 0; ///< grows; of two that crossed on their way the larger is the newer
 };
+/// Blocks of its memory that the park pool keeps free while the disk has room for what lies there.
+constexpr std::uint32_t park_reserve(std::uint32_t memory_blocks) noexcept {
+  return memory_blocks / 4 + (memory_blocks % 4 != 0 ? 1 : 0);
+}
 /// Answers `park_blocks`: nobody reads the sequence's blocks any more. From: parker.
 struct sequence_parked {
   request_id id;
@@ -215,7 +221,7 @@ struct scheduler_protocol
           runtime::control<step_failed>, runtime::control<sequence_parked>,
           runtime::control<sequence_restored>, runtime::control<model_ready>, runtime::control<drain>,
           runtime::control<cut>, runtime::state<retune>, runtime::state<limit_batch>,
-          runtime::control<alarm_rang>> {
+          runtime::state<park_room>, runtime::control<alarm_rang>> {
   static constexpr std::string_view name = "scheduler";
 };
 
@@ -411,8 +417,8 @@ struct executor_protocol : runtime::protocol<
 
 // ---- to the parker ---------------------------------------------------------------------------------------
 
-/// Keep what is in these blocks of a sequence that is not in a step; they stay leased until the answer.
-/// Answered by `sequence_parked`. From: scheduler.
+/// Keep what is in these blocks of a sequence that is not in a step; they stay leased until the answer, which
+/// comes at once when memory has no room for them. Answered by `sequence_parked`. From: scheduler.
 struct park_blocks {
   request_id id;
   std::vector<block_id> blocks; ///< in order of position

@@ -38,6 +38,8 @@ void park_actor::carry_out() {
             work(e);
           else if constexpr (std::is_same_v<effect_type, park_level>)
             cast_->listener->park_changed(e);
+          else if constexpr (std::is_same_v<effect_type, park_room>)
+            (void)send(cast_->scheduler, std::move(e)); // without memory for it the next one tells
           else
             must_send(cast_->scheduler, std::move(e));
         },

@@ -17,6 +17,8 @@ park_core::park_core(const park_limits& limits) : limits_(limits) {
   fill(free_disk_, limits.disk_blocks);
   sums_.memory_total = limits.memory_blocks;
   sums_.disk_total = limits.disk_blocks;
+  published_ = level();
+  told_ = {limits.memory_blocks, limits.disk_blocks, limits.costs};
 }
 
 park_core::place park_core::find(request_id id) noexcept {
@@ -25,7 +27,7 @@ park_core::place park_core::find(request_id id) noexcept {
 
 void park_core::on(park_blocks&& m, time_point now, park_effects& out) {
   const auto count = static_cast<std::uint32_t>(m.blocks.size());
-  bool taken = count > 0 && count <= limits_.memory_blocks && find(m.id) == entries_.end();
+  bool taken = count > 0 && count <= free_memory_.size() && find(m.id) == entries_.end();
   if (taken) try {
       entry fresh;
       fresh.id = m.id;
@@ -37,20 +39,27 @@ void park_core::on(park_blocks&& m, time_point now, park_effects& out) {
     } catch (const std::bad_alloc&) {
       taken = false;
     }
-  if (!taken) out.emplace_back(sequence_parked{m.id, false, room(now)});
-  advance(now, out);
+  if (taken)
+    take(entries_.back().memory, free_memory_, count);
+  else
+    out.emplace_back(sequence_parked{m.id, false, tell_room(now)});
+  end_turn(now, out);
 }
 
 void park_core::on(prefetch_parked&& m, time_point now, park_effects& out) {
   const place at = find(m.id);
-  if (at == entries_.end() || at->dropped) return;
+  if (at == entries_.end() || at->dropped) return end_turn(now, out);
   at->wanted_soon = true;
   if (at->phase == phase::on_disk && free_memory_.size() >= at->count) {
     take(at->memory, free_memory_, at->count);
     at->phase = phase::reading;
     at->done = 0;
+  } else if (at->phase == phase::writing) { // the worker may still be at a piece of it, as at a restore
+    give_back(at->disk, free_disk_);
+    at->phase = phase::in_memory;
+    at->done = 0;
   }
-  advance(now, out);
+  end_turn(now, out);
 }
 
 void park_core::on(restore_blocks&& m, time_point now, park_effects& out) {
@@ -59,8 +68,8 @@ void park_core::on(restore_blocks&& m, time_point now, park_effects& out) {
                      at->phase != phase::loading && !m.blocks.empty() &&
                      m.first + m.blocks.size() == at->count;
   if (!whole) { // lost to a failure of the disk, which was not told
-    out.emplace_back(sequence_restored{m.id, false, room(now)});
-    return;
+    out.emplace_back(sequence_restored{m.id, false, tell_room(now)});
+    return end_turn(now, out);
   }
   // The worker may still be at a piece of it: nothing else touches those slots before that has ended.
   if (at->phase == phase::writing) give_back(at->disk, free_disk_);
@@ -68,38 +77,36 @@ void park_core::on(restore_blocks&& m, time_point now, park_effects& out) {
   at->phase = phase::loading;
   at->done = at->first = m.first;
   at->blocks = std::move(m.blocks);
-  advance(now, out);
+  end_turn(now, out);
 }
 
 void park_core::on(drop_parked&& m, time_point now, park_effects& out) {
   const place at = find(m.id);
-  if (at == entries_.end() || at->dropped) return;
+  if (at == entries_.end() || at->dropped) return end_turn(now, out);
   if (in_hand(*at)) {
     at->dropped = true; // goes when the worker lets go of it
-    return;
+  } else {
+    answer(*at, false, now, out);
+    remove(at);
   }
-  answer(*at, false, now, out);
-  remove(at);
-  advance(now, out);
-  publish(out);
+  end_turn(now, out);
 }
 
 void park_core::on(park_job_done&& m, time_point now, park_effects& out) {
-  if (m.number == 0 || m.number != job_.number) return;
+  if (m.number == 0 || m.number != job_.number) return end_turn(now, out);
   const park_job job = std::exchange(job_, {});
   const place at = find(std::exchange(in_hand_, {}));
   if (m.outcome == park_outcome::done) measure(job, m.took);
   if (at->dropped) {
     answer(*at, false, now, out);
     remove(at);
-  } else if (work_of(*at) != job.work) { // a restore came meanwhile; what was done is not needed
+  } else if (!works(*at) || work_of(*at) != job.work) { // it is wanted back; what was done is not needed
   } else if (m.outcome != park_outcome::done) {
     fail(at, m.outcome, now, out);
   } else if ((at->done += job.count) == at->count) {
     finish(at, now, out);
   }
-  advance(now, out);
-  publish(out);
+  end_turn(now, out);
 }
 
 /// The phase's work on all of the sequence's blocks is done.
@@ -108,7 +115,7 @@ void park_core::finish(place at, time_point now, park_effects& out) {
   switch (at->phase) {
   case phase::saving:
     answer(*at, true, now, out);
-    at->blocks.clear();
+    at->blocks = {}; // its memory too
     at->phase = phase::in_memory;
     break;
   case phase::writing:
@@ -144,9 +151,16 @@ void park_core::fail(place at, park_outcome why, time_point now, park_effects& o
 }
 
 /// To the scheduler, if it waits for one.
-void park_core::answer(const entry& e, bool good, time_point now, park_effects& out) const {
-  if (e.phase == phase::saving) out.emplace_back(sequence_parked{e.id, good, room(now)});
-  if (e.phase == phase::loading) out.emplace_back(sequence_restored{e.id, good, room(now)});
+void park_core::answer(const entry& e, bool good, time_point now, park_effects& out) {
+  if (e.phase == phase::saving) out.emplace_back(sequence_parked{e.id, good, tell_room(now)});
+  if (e.phase == phase::loading) out.emplace_back(sequence_restored{e.id, good, tell_room(now)});
+}
+
+const park_room& park_core::tell_room(time_point now) noexcept {
+  const std::uint64_t number = told_.number + 1;
+  told_ = room(now);
+  told_.number = number;
+  return told_;
 }
 
 void park_core::remove(place at) noexcept {
@@ -166,54 +180,43 @@ void park_core::give_back(std::vector<std::uint32_t>& slots, std::vector<std::ui
   slots.clear();
 }
 
-/// Gives the worker its next piece, if it has none.
-void park_core::advance(time_point now, park_effects& out) {
-  if (busy() || advance_phase(phase::loading, out) || advance_saves(now, out)) return;
-  if (!advance_phase(phase::writing, out)) advance_phase(phase::reading, out);
+void park_core::end_turn(time_point now, park_effects& out) {
+  advance(now, out);
+  publish(now, out);
 }
 
-bool park_core::advance_phase(phase which, park_effects& out) {
+/// Gives the worker its next piece, if it has none.
+void park_core::advance(time_point now, park_effects& out) {
+  if (busy()) return;
+  for (const park_work each : {park_work::load, park_work::save, park_work::fetch, park_work::read})
+    if (advance_work(each, out)) return;
+  begin_write(now);
+  advance_work(park_work::write, out);
+}
+
+bool park_core::advance_work(park_work which, park_effects& out) {
   for (entry& e : entries_)
-    if (e.phase == which) {
+    if (works(e) && work_of(e) == which) {
       start(e, out);
       return true;
     }
   return false;
 }
 
-/// The eldest that waits to be saved; those for whom no room can be made are answered. False: there is
-/// nothing to save before room is made.
-bool park_core::advance_saves(time_point now, park_effects& out) {
-  for (place at = entries_.begin(); at != entries_.end();) {
-    const place next = std::next(at);
-    if (at->phase == phase::saving) {
-      if (at->memory.empty() && free_memory_.size() >= at->count) take(at->memory, free_memory_, at->count);
-      if (!at->memory.empty()) {
-        start(*at, out);
-        return true;
-      }
-      if (make_room(now)) return false;
-      answer(*at, false, now, out);
-      remove(at);
-    }
-    at = next;
-  }
-  return false;
-}
-
-/// Begins to write the eldest parked sequence to the disk, unless one is being written. False: none can be.
-bool park_core::make_room(time_point now) noexcept {
-  entry* best = nullptr;
+/// Chooses what is written ahead of need: the eldest that the disk has room for, when less than the reserve
+/// is free and nothing is being written.
+void park_core::begin_write(time_point now) noexcept {
+  if (free_memory_.size() >= park_reserve(limits_.memory_blocks) || now < disk_rests_until_) return;
+  entry* eldest = nullptr;
   for (entry& e : entries_) {
-    if (e.phase == phase::writing) return true;
-    if (e.phase != phase::in_memory || now < disk_rests_until_ || free_disk_.size() < e.count) continue;
-    if (best == nullptr || (best->wanted_soon && !e.wanted_soon)) best = &e;
+    if (e.phase == phase::writing) return;
+    const bool fits = e.phase == phase::in_memory && !e.wanted_soon && free_disk_.size() >= e.count;
+    if (eldest == nullptr && fits) eldest = &e;
   }
-  if (best == nullptr) return false;
-  take(best->disk, free_disk_, best->count);
-  best->phase = phase::writing;
-  best->done = 0;
-  return true;
+  if (eldest == nullptr) return;
+  take(eldest->disk, free_disk_, eldest->count);
+  eldest->phase = phase::writing;
+  eldest->done = 0;
 }
 
 park_work park_core::work_of(const entry& e) const noexcept {
@@ -280,14 +283,23 @@ park_level park_core::level() const noexcept {
   return l;
 }
 
-void park_core::publish(park_effects& out) {
-  const park_level now = level();
-  if (now == published_) return;
-  published_ = now;
-  out.emplace_back(now);
+/// What has changed, unless an answer has told it.
+void park_core::publish(time_point now, park_effects& out) {
+  if (const park_room r = room(now); r.memory != told_.memory || r.disk != told_.disk)
+    out.emplace_back(tell_room(now));
+  const park_level l = level();
+  if (l == published_) return;
+  published_ = l;
+  out.emplace_back(l);
 }
 
-bool park_core::audit() const {
+bool park_core::audit(time_point now) const {
+  if (!busy()) { // then there is nothing to do
+    const bool fills = free_memory_.size() < park_reserve(limits_.memory_blocks) && now >= disk_rests_until_;
+    for (const entry& e : entries_)
+      if (works(e) || (fills && !e.memory.empty() && !e.wanted_soon && e.count <= free_disk_.size()))
+        return false;
+  }
   const auto all_there = [&](std::vector<std::uint32_t> slots, std::uint32_t total, auto member) {
     for (const entry& e : entries_) slots.insert(slots.end(), (e.*member).begin(), (e.*member).end());
     std::sort(slots.begin(), slots.end());

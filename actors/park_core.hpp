@@ -42,19 +42,24 @@ struct park_job {
   std::span<const park_move> all() const noexcept { return {moves.data(), count}; }
 };
 
-using park_effect = std::variant<park_job, sequence_parked, sequence_restored, park_level>;
+using park_effect = std::variant<park_job, sequence_parked, sequence_restored, park_room, park_level>;
 using park_effects = std::vector<park_effect>;
 
 /// Pure: no clock, no Asio, no thread. Every `park_blocks` is answered by one `sequence_parked`, every
-/// `restore_blocks` by one `sequence_restored`. One job at a time, in pieces: restores come first, then
-/// saves, then what makes room for them, then what is fetched ahead.
+/// `restore_blocks` by one `sequence_restored`. One job at a time, in pieces: what is between the KV pool and
+/// memory comes first, then restores from the disk, then what is read ahead, then what is written ahead. So
+/// whoever waits for a copy in memory waits for one piece of the disk's at most.
 ///
-/// A sequence is saved into memory. When that is full, the eldest parked one is written to the disk; what
-/// neither takes is not kept. A failure of the disk costs what it held, or the attempt: after a failed write
-/// it is left alone for a while. A failed allocation costs the parking at hand.
+/// A sequence is saved into memory that is free when it comes; else it is not kept. While less than the
+/// reserve (`park_reserve`) is free, the eldest parked ones are written to the disk, but for those that are
+/// wanted soon. A failure of the disk costs what it held, or the attempt: after a failed write it is left
+/// alone for a while. A failed allocation costs the parking at hand.
 class park_core {
  public:
   static constexpr duration disk_rest = std::chrono::seconds(10); ///< after a failed write
+  /// Of a block there is room for, in memory or on disk: its slot while it is free, and two in the lists of
+  /// the sequence it is parked with.
+  static constexpr std::uint64_t ledger_bytes_per_block = 3 * sizeof(std::uint32_t);
 
   explicit park_core(const park_limits& limits);
 
@@ -67,8 +72,9 @@ class park_core {
   park_level level() const noexcept;
   park_room room(time_point now) const noexcept;
   bool busy() const noexcept { return job_.number != 0; }
-  /// Recounts the slots; linear in the pool. For the simulation and tests.
-  bool audit() const;
+  /// Recounts the slots, and looks for work that is left undone, as of the last message's time; linear in the
+  /// pool. For the simulation and tests.
+  bool audit(time_point now) const;
 
  private:
   enum class phase : std::uint8_t {
@@ -94,20 +100,24 @@ class park_core {
 
   place find(request_id id) noexcept;
   bool in_hand(const entry& e) const noexcept { return job_.number != 0 && in_hand_ == e.id; }
+  void end_turn(time_point now, park_effects& out);
   void advance(time_point now, park_effects& out);
-  bool advance_saves(time_point now, park_effects& out);
-  bool advance_phase(phase which, park_effects& out);
+  bool advance_work(park_work which, park_effects& out);
   void start(entry& e, park_effects& out);
-  bool make_room(time_point now) noexcept;
+  void begin_write(time_point now) noexcept;
   void finish(place at, time_point now, park_effects& out);
   void fail(place at, park_outcome why, time_point now, park_effects& out);
-  void answer(const entry& e, bool good, time_point now, park_effects& out) const;
+  void answer(const entry& e, bool good, time_point now, park_effects& out);
+  const park_room& tell_room(time_point now) noexcept;
   void remove(place at) noexcept;
   void give_back(std::vector<std::uint32_t>& slots, std::vector<std::uint32_t>& free) noexcept;
   static void take(std::vector<std::uint32_t>& slots, std::vector<std::uint32_t>& free, std::uint32_t count);
+  static bool works(const entry& e) noexcept {
+    return e.phase != phase::in_memory && e.phase != phase::on_disk;
+  }
   park_work work_of(const entry& e) const noexcept;
   void measure(const park_job& job, duration took) noexcept;
-  void publish(park_effects& out);
+  void publish(time_point now, park_effects& out);
 
   park_limits limits_;
   std::vector<std::uint32_t> free_memory_, free_disk_; ///< slots, stacks with capacity for all
@@ -117,6 +127,7 @@ class park_core {
   std::uint64_t last_job_ = 0;
   time_point disk_rests_until_{};
   park_level sums_, published_;
+  park_room told_; ///< to the scheduler, last
 };
 
 } // namespace troupe::actors

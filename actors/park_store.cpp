@@ -2,12 +2,14 @@
 #include "actors/park_store.hpp"
 
 #include "runtime/base/byte_text.hpp"
+#include "runtime/base/footprint.hpp"
 
 #include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <limits>
 #include <new>
+#include <sys/resource.h>
 #include <xxhash.h>
 
 namespace troupe::actors {
@@ -29,6 +31,14 @@ duration time_for(std::uint64_t bytes, double bytes_per_second) noexcept {
 
 } // namespace
 
+std::uint64_t park_store::bytes_of(const park_store_options& options) noexcept {
+  const std::uint64_t block = std::max<std::uint64_t>(1, options.block_bytes);
+  const std::uint64_t memory = whole_blocks(options.memory_bytes, block),
+                      disk = whole_blocks(options.disk_bytes, block);
+  return footprint((memory + 1) * block) + disk * sizeof(decltype(sums_)::value_type) +
+         (memory + disk) * park_core::ledger_bytes_per_block;
+}
+
 result<std::shared_ptr<park_store>>
 park_store::make(const park_store_options& options, const std::stop_token& stop) {
   const std::uint64_t block = std::max<std::uint64_t>(1, options.block_bytes);
@@ -41,6 +51,30 @@ park_store::make(const park_store_options& options, const std::stop_token& stop)
         "park-ram " + human_bytes(options.memory_bytes) + " is less than one KV block of this model, " +
             human_bytes(block) + "; give at least that, or 0 for none",
         "park_ram_bytes", 0};
+  const std::uint32_t disk = whole_blocks(options.disk_bytes, block);
+  if (options.disk_bytes > 0) {
+    if (disk == 0)
+      return error{
+          errc::bad_config,
+          "park-disk " + human_bytes(options.disk_bytes) + " is less than one KV block of this model, " +
+              human_bytes(block) + "; give at least that, or 0 for none",
+          "park_disk_bytes", 0};
+    struct rlimit most {};
+    if (::getrlimit(RLIMIT_FSIZE, &most) == 0 && most.rlim_cur != RLIM_INFINITY &&
+        disk * block > most.rlim_cur)
+      return error{
+          errc::bad_config,
+          "park-disk " + human_bytes(options.disk_bytes) + " is more than a file of this process may hold, " +
+              human_bytes(most.rlim_cur) + " (ulimit -f): raise that limit, or lower park-disk to it",
+          "park_disk_bytes", 0};
+    auto file = runtime::spill_file::open(options.folder);
+    if (!file)
+      return error{
+          errc::io, "park-folder " + file.error().message + "; give a folder that can be written",
+          "park_folder", 0};
+    made->file_ = std::move(*file);
+    made->sums_.resize(disk);
+  }
   auto memory = aligned_buffer::allocate((std::uint64_t{made->memory_blocks_} + 1) * block);
   if (!memory) return memory.error();
   for (std::size_t at = 0; at < memory->size(); at += zeroed_at_once) {
@@ -48,21 +82,6 @@ park_store::make(const park_store_options& options, const std::stop_token& stop)
     std::memset(memory->data() + at, 0, std::min(zeroed_at_once, memory->size() - at));
   }
   made->memory_ = std::move(*memory);
-  if (options.disk_bytes == 0) return made;
-  const std::uint32_t disk = whole_blocks(options.disk_bytes, block);
-  if (disk == 0)
-    return error{
-        errc::bad_config,
-        "park-disk " + human_bytes(options.disk_bytes) + " is less than one KV block of this model, " +
-            human_bytes(block) + "; give at least that, or 0 for none",
-        "park_disk_bytes", 0};
-  auto file = runtime::spill_file::open(options.folder);
-  if (!file)
-    return error{
-        errc::io, "park-folder " + file.error().message + "; give a folder that can be written",
-        "park_folder", 0};
-  made->file_ = std::move(*file);
-  made->sums_.resize(disk);
   return made;
 }
 

@@ -25,8 +25,11 @@ struct park_store_options {
 /// was written. Thread: `run` one at a time, any thread; the rest any.
 class park_store {
  public:
+  /// What a store and its parker take of memory, blocks on the disk included, which cost some bytes each.
+  static std::uint64_t bytes_of(const park_store_options& options) noexcept;
   /// Takes and touches the memory. Start-up only. Errors: no_memory; io, when the folder takes no file;
-  /// bad_config, when not even one block has room; shutdown soon after `stop` is asked.
+  /// bad_config, when not even one block has room, or a file of this process may not grow so large (a write
+  /// beyond RLIMIT_FSIZE would end it); shutdown soon after `stop` is asked.
   static result<std::shared_ptr<park_store>>
   make(const park_store_options& options, const std::stop_token& stop = {});
 

@@ -99,6 +99,7 @@ class scheduler_core {
   void on(step_done&& m, time_point now, scheduler_effects& out);
   void on(step_failed&& m, time_point now, scheduler_effects& out);
   void on(sequence_parked&& m, time_point now, scheduler_effects& out);
+  void on(park_room&& m, time_point now, scheduler_effects& out);
   void on(sequence_restored&& m, time_point now, scheduler_effects& out);
   void on(model_ready&& m, time_point now, scheduler_effects& out);
   void on(drain&&, time_point now, scheduler_effects& out);
@@ -297,6 +298,7 @@ class scheduler_core {
 
   // scheduler_park.cpp: what is kept of preempted sequences
   bool begin_parking(sequence& s, turn& t);
+  void note_room(const park_room& told) noexcept;
   std::uint32_t shared_with_others(const sequence& s) const;
   duration time_to_compute(std::uint32_t from, std::uint32_t to) const noexcept;
   duration time_to_park(std::uint32_t blocks) const noexcept;

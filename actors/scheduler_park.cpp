@@ -29,21 +29,23 @@ duration scheduler_core::time_to_compute(std::uint32_t from, std::uint32_t to) c
   return step_times_.predict(rows) - step_times_.predict({});
 }
 
-/// There and back. What exceeds the room in memory pushes as much of others to the disk, which is read again.
+/// There and back. What it takes of the reserve makes as much of others go to the disk, which is read again.
 duration scheduler_core::time_to_park(std::uint32_t blocks) const noexcept {
   const park_costs& c = park_room_.costs;
-  const std::uint32_t over = blocks - std::min(blocks, park_room_.memory);
+  const std::uint32_t left = park_room_.memory - std::min(park_room_.memory, blocks),
+                      reserve = park_reserve(model_.park_blocks);
+  const std::uint32_t over = std::min({blocks, reserve - std::min(reserve, left), park_room_.disk});
   return blocks * (c.save + c.load) + over * (c.write + c.read);
 }
 
 /// Sends for a copy of what the sequence alone holds; its blocks are released after it. False: it is to be
-/// computed anew, because that is faster, or there is no room.
+/// computed anew, because that is faster, or memory has no room for it now: whoever needs its blocks waits
+/// for no disk.
 bool scheduler_core::begin_parking(sequence& s, turn& t) {
   if (model_.park_blocks == 0 || s.computed == 0 || s.table.size() != s.held) return false;
   if (beyond_border(s) != s.beyond) return false; // would go on with other keys and values
   const std::uint32_t from = shared_with_others(s), end = blocks_for(s.computed), count = end - from;
-  if (count == 0 || count > model_.park_blocks) return false;
-  if (count > std::uint64_t{park_room_.memory} + park_room_.disk) return false;
+  if (count == 0 || count > park_room_.memory) return false;
   if (options_.park == park_choice::by_cost &&
       (!step_times_.knows() ||
        time_to_park(count) >= time_to_compute(from * model_.block_tokens, s.computed)))
@@ -55,9 +57,7 @@ bool scheduler_core::begin_parking(sequence& s, turn& t) {
     return false;
   }
   t.out.emplace_back(std::move(m));
-  const std::uint32_t in_memory = std::min(count, park_room_.memory);
-  park_room_.memory -= in_memory;
-  park_room_.disk -= std::min(park_room_.disk, count - in_memory);
+  park_room_.memory -= count;
   s.parking = parking::saving;
   s.prefetched = false;
   s.parked_from = from;
@@ -68,9 +68,19 @@ bool scheduler_core::begin_parking(sequence& s, turn& t) {
   return true;
 }
 
+/// Unless a newer one came before it. What was sent to the parker since may be missing in it: then it has no
+/// room, and says so.
+void scheduler_core::note_room(const park_room& told) noexcept {
+  if (told.number >= park_room_.number) park_room_ = told;
+}
+
+void scheduler_core::on(park_room&& m, time_point, scheduler_effects&) {
+  note_room(m);
+}
+
 void scheduler_core::on(sequence_parked&& m, time_point now, scheduler_effects& out) {
   turn t{now, out};
-  park_room_ = m.room;
+  note_room(m.room);
   auto* s = find(m.id);
   if (s == nullptr || s->parking != parking::saving) return;
   --copies_;
@@ -111,7 +121,7 @@ void scheduler_core::begin_restoring(sequence& s, std::uint32_t cached, turn& t)
 
 void scheduler_core::on(sequence_restored&& m, time_point now, scheduler_effects& out) {
   turn t{now, out};
-  park_room_ = m.room;
+  note_room(m.room);
   auto* s = find(m.id);
   if (s == nullptr || s->parking != parking::loading) return;
   --copies_;

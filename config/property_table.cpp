@@ -247,7 +247,8 @@ const property table[] = {
      .least = 0,
      .most = 64 * tib,
      .unit = "bytes",
-     .help = "disk space for what engine.park_ram_bytes has no room for; 0: none"},
+     .help =
+         "disk space for what is parked first, so that a quarter of engine.park_ram_bytes is free; 0: none"},
     {.name = "engine.park_folder",
      .field = TROUPE_FIELD(engine.park_folder),
      .flag = "--park-folder",

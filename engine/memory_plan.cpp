@@ -18,6 +18,16 @@ std::string parked(const memory_plan& plan) {
   return plan.park == 0 ? "" : ", parked " + human_bytes(plan.park);
 }
 
+struct setting {
+  const char* flag;
+  const char* param;
+};
+/// What of it is to be lowered to save so many bytes.
+setting what_of_parking(std::uint64_t bytes, const memory_demand& demand) {
+  if (bytes <= demand.park - demand.park_disk) return {"park-ram", "park_ram_bytes"};
+  return {bytes <= demand.park_disk ? "park-disk" : "park-ram and park-disk", "park_disk_bytes"};
+}
+
 } // namespace
 
 std::uint64_t available_memory() {
@@ -69,10 +79,10 @@ result<memory_plan> plan_memory(const memory_demand& demand, std::uint64_t avail
             human_bytes(plan.kv) + ", activations " + human_bytes(plan.activations) + ", buffers " +
             human_bytes(plan.buffers) + ", program " + human_bytes(plan.program) + parked(plan) + ") and " +
             human_bytes(available) + " are available, " + human_bytes(lacking) + " too few: lower " +
-            (park      ? "park-ram"
+            (park      ? what_of_parking(lacking, demand).flag
              : buffers ? "max-queue or max-batch"
                        : "kv-memory, max-batch or max-context"),
-        park      ? "park_ram_bytes"
+        park      ? what_of_parking(lacking, demand).param
         : buffers ? "max_queue"
                   : "kv_memory",
         0};

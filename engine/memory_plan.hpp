@@ -24,6 +24,7 @@ struct memory_demand {
   std::uint32_t max_batch = 0;
   std::uint64_t kv_memory = 0; ///< asked for; 0 = choose
   std::uint64_t park = 0;      ///< in memory
+  std::uint64_t park_disk = 0; ///< of it, what the ledger of the blocks on disk takes
 };
 
 /// Bytes this process may still take: runtime::memory_facts::available.

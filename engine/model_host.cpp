@@ -255,9 +255,13 @@ result<memory_plan> forecast(const file_host& host, const engine_options& option
   demand.context = host.context;
   demand.max_batch = options.max_batch;
   demand.kv_memory = options.kv_memory_bytes;
-  // One block more, through which the others come from the disk.
-  if (options.park_ram_bytes > 0)
-    demand.park = options.park_ram_bytes - options.park_ram_bytes % demand.kv_block + demand.kv_block;
+  if (options.park_ram_bytes > 0) {
+    const auto park = [&](std::uint64_t disk) {
+      return actors::park_store::bytes_of({demand.kv_block, options.park_ram_bytes, disk, {}});
+    };
+    demand.park = park(options.park_disk_bytes);
+    demand.park_disk = demand.park - park(0);
+  }
   auto plan = plan_memory(demand, available_memory() + std::max(now.resident, demand.weights));
   if (!plan) return plan;
   if (auto fits = check_data_limit(*plan, runtime::read_memory_facts().data_limit); !fits)

@@ -92,7 +92,7 @@ struct memory_plan {
   /// What a limit on data (RLIMIT_DATA) must allow: as the total, but with what is reserved and never used,
   /// such as the stacks of threads, and without files.
   std::uint64_t data = 0;
-  std::uint64_t park = 0; ///< in memory; what goes to the disk is not counted
+  std::uint64_t park = 0; ///< in memory; of what goes to the disk, its ledger
   std::uint32_t kv_blocks = 0, kv_block_tokens = 0;
   std::uint64_t total() const noexcept { return weights + kv + activations + buffers + program + park; }
 };

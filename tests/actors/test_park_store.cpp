@@ -134,6 +134,37 @@ BOOST_AUTO_TEST_CASE(a_disk_that_is_full_is_a_failed_write_and_spares_the_copy_i
   BOOST_TEST((kv.of(7) == kv.of(3)));
 }
 
+BOOST_AUTO_TEST_CASE(a_file_that_may_not_grow_so_large_is_refused) {
+  const temporary_folder folder;
+  struct rlimit before {};
+  ::getrlimit(RLIMIT_FSIZE, &before);
+  const auto made_under = [&](std::uint64_t limit) {
+    const struct rlimit small { limit, before.rlim_max };
+    ::setrlimit(RLIMIT_FSIZE, &small);
+    auto made = park_store::make(options(folder.path));
+    ::setrlimit(RLIMIT_FSIZE, &before);
+    return made;
+  };
+  BOOST_TEST(made_under(8 * block_bytes).has_value());
+  const auto refused = made_under(8 * block_bytes - 1);
+  BOOST_REQUIRE(refused.has_error());
+  BOOST_TEST((refused.error().code == errc::bad_config));
+  BOOST_TEST(refused.error().param == "park_disk_bytes");
+  for (const char* said : {"park-disk 32.0 KiB", "ulimit -f", "raise that limit"})
+    BOOST_TEST(refused.error().message.find(said) != std::string::npos, refused.error().message);
+}
+
+BOOST_AUTO_TEST_CASE(the_memory_it_takes_is_foretold_with_the_ledger_of_the_disk) {
+  constexpr std::uint64_t block = 1 << 20;
+  const auto bytes = [](std::uint64_t memory, std::uint64_t disk) {
+    return park_store::bytes_of({block, memory * block, disk * block + block / 2, {}});
+  };
+  // One block more than asked for, and slots; on the disk a checksum each, too.
+  BOOST_TEST(bytes(7, 0) == 8 * block + 7 * 12U);
+  BOOST_TEST(bytes(8, 0) == 10 * block + 8 * 12U); // the last huge page is taken whole
+  BOOST_TEST(bytes(7, 1 << 20) - bytes(7, 0) == (1U << 20) * 20U);
+}
+
 BOOST_AUTO_TEST_CASE(what_cannot_be_had_is_refused_by_name) {
   const temporary_folder folder;
   const auto fault = [](const park_store_options& o) { return park_store::make(o).error(); };

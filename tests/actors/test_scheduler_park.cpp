@@ -205,7 +205,7 @@ BOOST_AUTO_TEST_CASE(before_anything_is_known_of_steps_all_is_computed_again) {
   BOOST_TEST(s.core.stats().preemptions == 1U);
 }
 
-BOOST_AUTO_TEST_CASE(what_is_larger_than_the_room_is_not_parked) {
+BOOST_AUTO_TEST_CASE(what_memory_has_no_room_for_is_not_parked_whatever_the_disk_has) {
   for (const park_room& room : {park_room{3, 64, roomy.costs}, park_room{0, 0, {}}}) {
     car_park s(12, 1, always_parking(), 0, room);
     s.submit(1, 3, 8, 0);
@@ -215,6 +215,32 @@ BOOST_AUTO_TEST_CASE(what_is_larger_than_the_room_is_not_parked) {
     s.run_until_end(1);
     s.run_until_end(2);
     BOOST_TEST(s.ends == 2);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(the_newest_word_of_the_room_counts) {
+  car_park s(12, 1, always_parking(), 0, {3, 64, roomy.costs});
+  s.tell(park_room{64, 0, roomy.costs, 2});
+  s.tell(park_room{0, 0, roomy.costs, 1}); // was overtaken
+  s.submit(1, 3, 8, 0);
+  s.submit(2, 3, 8, 5);
+  s.run_short();
+  BOOST_TEST(s.parks.size() == 1U);
+}
+
+BOOST_AUTO_TEST_CASE(what_takes_of_the_reserve_pays_for_the_disk_that_others_go_to) {
+  for (const std::uint32_t disk : {0U, 64U}) {
+    scheduler_options o = always_parking();
+    o.park = park_choice::by_cost;
+    o.preempt_every = 25; // after the time of steps is known
+    o.prefix_cache = false;
+    const park_costs costs{microseconds(1), microseconds(1), seconds(1), seconds(1)};
+    car_park s(64, 1, o, 0, {64, disk, costs});
+    s.tell(park_room{50, disk, costs, 1});
+    s.submit(1, 20, 40);
+    for (int i = 0; i < 25 && s.running(); ++i) s.finish_step_after(milliseconds(s.rows()));
+    BOOST_TEST(s.core.stats().preemptions == 1U);
+    BOOST_TEST(s.parks.size() == (disk > 0 ? 0U : 1U));
   }
 }
 

@@ -117,6 +117,21 @@ BOOST_AUTO_TEST_CASE(the_memory_for_parked_blocks_counts_and_is_named_when_it_is
   BOOST_TEST(describe(*detail::plan_memory(small_model(), 10'000 * mib)).find("parked") == std::string::npos);
 }
 
+BOOST_AUTO_TEST_CASE(what_is_to_be_lowered_of_parking_is_named) {
+  const auto lower = [](std::uint64_t ram, std::uint64_t disk, std::uint64_t available) {
+    memory_demand d = small_model();
+    d.park = ram + disk;
+    d.park_disk = disk;
+    const auto plan = detail::plan_memory(d, available); // 119 MiB beside what is parked
+    BOOST_REQUIRE(!plan);
+    const std::size_t at = plan.error().message.find("lower ");
+    return plan.error().message.substr(at + 6) + ", " + plan.error().param;
+  };
+  BOOST_TEST(lower(50 * mib, 50 * mib, 180 * mib) == "park-ram, park_ram_bytes");
+  BOOST_TEST(lower(10 * mib, 90 * mib, 180 * mib) == "park-disk, park_disk_bytes");
+  BOOST_TEST(lower(50 * mib, 50 * mib, 140 * mib) == "park-ram and park-disk, park_disk_bytes");
+}
+
 BOOST_AUTO_TEST_CASE(the_machine_reports_available_memory) {
   BOOST_TEST(detail::available_memory() > mib);
 }

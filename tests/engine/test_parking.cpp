@@ -112,6 +112,24 @@ BOOST_AUTO_TEST_CASE(tokens_are_the_same_through_the_disk) {
   BOOST_TEST(read > 0U);
 }
 
+BOOST_AUTO_TEST_CASE(the_ledger_of_the_blocks_on_disk_is_in_the_plan) {
+  engine_options o = tiny_model();
+  o.park_ram_bytes = 4U << 20;
+  const auto plan_with = [&o](std::uint64_t disk) {
+    o.park_disk_bytes = disk;
+    asio::io_context io{1};
+    engine one(io.get_executor(), o);
+    BOOST_REQUIRE(test::start_of(one, io).has_value());
+    const memory_plan plan = one.memory();
+    BOOST_TEST(plan.data >= plan.kv + plan.park);
+    return plan;
+  };
+  const memory_plan without = plan_with(0);
+  const std::uint64_t block = without.kv / without.kv_blocks;
+  BOOST_TEST(without.park >= o.park_ram_bytes + block);
+  BOOST_TEST(plan_with(100'000 * block).park - without.park == 100'000 * 20U);
+}
+
 BOOST_AUTO_TEST_CASE(what_cannot_be_had_is_refused_at_the_start) {
   std::string param;
   engine_options o = tiny_model();

@@ -25,7 +25,7 @@ using any_message = std::variant<
     actors::publish_blocks, actors::run_step, actors::close_sequence, actors::step_computed,
     actors::row_verdicts, actors::check_rows, actors::park_blocks, actors::prefetch_parked,
     actors::restore_blocks, actors::drop_parked, actors::park_job_done, actors::sequence_parked,
-    actors::sequence_restored, actors::limit_batch, actors::spare_memory, actors::retune>;
+    actors::sequence_restored, actors::park_room, actors::limit_batch, actors::spare_memory, actors::retune>;
 
 /// Participants: the fixed ones, then one per request.
 using party = std::uint32_t;

@@ -68,7 +68,8 @@ void simulation::check_parking() {
   require(
       level.memory <= scenario_.park_memory && level.disk <= scenario_.park_disk,
       "more is parked than there is room for");
-  if (mail_.sent() % 4 == 0) require(parker_.audit(), "parked blocks lie in two places, or in none");
+  if (mail_.sent() % 4 == 0)
+    require(parker_.audit(now_), "parked blocks lie in two places, in none, or where they should not");
 }
 
 /// The block table that reaches the backend is the one in the ledger.

@@ -40,6 +40,7 @@ simulation::simulation(std::uint64_t seed, const scenario& s, recorder* record) 
   cache_effects_.reserve(1024);
   executor_effects_.reserve(16);
   park_effects_.reserve(16);
+  room_heard_ = room_told_ = {s.park_memory, s.park_disk, costs_of(s)};
   for (std::uint32_t i = 0; i < s.clients.size(); ++i) {
     const auto& c = s.clients[i];
     auto& p = participants_[i];
@@ -218,6 +219,9 @@ void simulation::to_scheduler(party, Message&& m) {
         else
           backend_.spoil(g.blocks[i], chance_());
   }
+  if constexpr (std::is_same_v<message, actors::park_room>) note_room_heard(m);
+  if constexpr (std::is_same_v<message, actors::sequence_parked>) note_room_heard(m.room);
+  if constexpr (std::is_same_v<message, actors::sequence_restored>) note_room_heard(m.room);
   if constexpr (std::is_same_v<message, actors::sequence_restored>)
     require(
         m.restored || disk_failed_ || is_closing(m.id), "what was parked is lost without cause", m.id.number);
@@ -282,6 +286,7 @@ void simulation::carry_out_scheduler() {
           } else if constexpr (executor_protocol::accepts<effect_type>) {
             mail_.push<executor_protocol>(scheduler, executor, std::move(e));
           } else if constexpr (park_protocol::accepts<effect_type>) {
+            if constexpr (std::is_same_v<effect_type, park_blocks>) check_park(e);
             mail_.push<park_protocol>(scheduler, parker, std::move(e));
           } else if constexpr (std::is_same_v<effect_type, actors::set_alarm>) {
             scheduler_alarm_at_ = e.at;
@@ -372,6 +377,9 @@ void simulation::carry_out_executor() {
 template<class Message>
 void simulation::to_parker(Message&& m) {
   constexpr bool may_fail = std::is_same_v<std::remove_cvref_t<Message>, actors::park_blocks>;
+  if constexpr (may_fail) saves_asked_.insert(m.id.number);
+  if constexpr (std::is_same_v<std::remove_cvref_t<Message>, actors::restore_blocks>)
+    restores_asked_.insert(m.id.number);
   if (may_fail && chance_.chance(scenario_.faults.allocation_fails)) {
     const alloc_fault fault(static_cast<std::uint32_t>(chance_.between(1, 4)));
     parker_.on(std::forward<Message>(m), now_, park_effects_);
@@ -382,14 +390,23 @@ void simulation::to_parker(Message&& m) {
     std::visit(
         [this](auto& e) {
           using effect_type = std::remove_reference_t<decltype(e)>;
-          if constexpr (std::is_same_v<effect_type, actors::park_job>)
-            start_copying(e);
-          else if constexpr (actors::scheduler_protocol::accepts<effect_type>)
+          if constexpr (std::is_same_v<effect_type, actors::park_job>) start_copying(e);
+          if constexpr (std::is_same_v<effect_type, actors::park_room>) note_room_told(e);
+          if constexpr (std::is_same_v<effect_type, actors::sequence_parked>) {
+            saves_asked_.erase(e.id.number);
+            note_room_told(e.room);
+          }
+          if constexpr (std::is_same_v<effect_type, actors::sequence_restored>) {
+            restores_asked_.erase(e.id.number);
+            note_room_told(e.room);
+          }
+          if constexpr (actors::scheduler_protocol::accepts<effect_type>)
             mail_.push<actors::scheduler_protocol>(parker, scheduler, std::move(e));
         },
         effect);
   park_effects_.clear();
   check_parking();
+  check_room();
 }
 
 /// Copies at the last moment: blocks that change hands before it are caught until then.
@@ -397,6 +414,7 @@ void simulation::start_copying(const actors::park_job& job) {
   using actors::park_work;
   require(!copying_, "two pieces are copied at once");
   require(job.count > 0, "an empty piece is copied");
+  check_copy_order(job);
   copying_ = job;
   const bool disk =
       job.work == park_work::write || job.work == park_work::read || job.work == park_work::fetch;

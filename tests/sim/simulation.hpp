@@ -197,6 +197,13 @@ class simulation {
   void check_shares(const views& now_seen);
   void check_scores(const actors::prompt_scored& m);
 
+  // oracles_parking.cpp
+  void note_room_heard(const actors::park_room& room);
+  void check_park(const actors::park_blocks& m);
+  void note_room_told(const actors::park_room& room);
+  void check_room();
+  void check_copy_order(const actors::park_job& job);
+
   // oracles_policy.cpp
   void check_displaced(const actors::sequence_finished& m);
   void check_prompt_shares(const views& now_seen);
@@ -226,6 +233,8 @@ class simulation {
   stand_in_park park_store_;
   std::optional<actors::park_job> copying_;
   bool disk_failed_ = false;
+  actors::park_room room_heard_, room_told_; ///< by the scheduler, less what it parked; by the parker
+  std::set<std::uint64_t> saves_asked_, restores_asked_; ///< of the parker, and not answered yet
   std::vector<std::uint32_t> writers_; ///< [block] participant whose rows were written there last
   row_faults row_faults_;
   std::vector<participant> participants_;
