@@ -3,6 +3,7 @@
 #include "sim/simulation.hpp"
 
 #include <algorithm>
+#include <tuple>
 
 namespace troupe::sim {
 
@@ -67,8 +68,9 @@ void simulation::check_batch(const views& now_seen) {
       if (sat == nullptr || !sat->seated || sat->paused || !u.seated || u.paused) continue;
       if (sat->parking != actors::scheduler_core::parking::loading)
         require(
-            std::pair(u.rank, u.id) < std::pair(v.rank, v.id), "gave its seat up before one of worse rank",
-            v.id.number);
+            std::tuple(of(u.id).script->priority, u.rank, u.id) <
+                std::tuple(of(v.id).script->priority, v.rank, v.id),
+            "gave its seat up before one of lower priority or worse rank", v.id.number);
     }
   }
   if (active <= batch_limit_) {
