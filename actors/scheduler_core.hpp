@@ -68,8 +68,8 @@ using scheduler_effects = std::vector<scheduler_effect>;
 /// it so long that it is of the same class: at once if that one alone is of low priority, else after
 /// `ttft_goal`. Never from the oldest of its priority, nor from one that drew little since it began, nor more
 /// than three times from the same: it goes back to the front of its priority. When memory is short (see
-/// limit_batch) and the batch stands above its limit for `batch_patience`, those of the worst rank give their
-/// seats up and wait with that rank.
+/// limit_batch) and the batch stands above its limit for `batch_patience`, the youngest of the lowest
+/// priority give their seats up and wait with their rank.
 ///
 /// Shortage: paused sequences yield first, then the youngest of lower rank than the one in need, never the
 /// oldest of its class unless nothing could run otherwise. A preempted sequence keeps its seat and rank, and

@@ -243,16 +243,18 @@ bool scheduler_core::give_seat_up(sequence& s, std::int64_t rank, turn& t) {
   return true;
 }
 
-/// While memory is short the batch may stand above its limit for `batch_patience`. Then seats are taken, that
-/// of the last in rank first: those who keep theirs are the ones that the queue would seat first. Whoever
-/// loses one waits with its own rank.
+/// While memory is short the batch may stand above its limit for `batch_patience`. Then seats are taken,
+/// those of the lowest priority first, of these the youngest: none of them could take one of those that are
+/// left. Whoever loses one waits with its own rank.
 void scheduler_core::shrink_batch(turn& t) {
   if (active_seats_ <= seat_limit_ || step_ != step_state::idle) return;
   if (above_since_ > t.now || t.now - above_since_ < options_.batch_patience) return;
   victims_.clear();
   for (auto* s : seated_)
     if (!s->paused && s->parking != parking::loading) victims_.push_back(s);
-  std::sort(victims_.begin(), victims_.end(), [](const auto* a, const auto* b) { return elder(*b, *a); });
+  std::sort(victims_.begin(), victims_.end(), [](const auto* a, const auto* b) {
+    return a->priority != b->priority ? a->priority > b->priority : elder(*b, *a);
+  });
   for (auto* v : victims_) {
     if (active_seats_ <= seat_limit_) return;
     give_seat_up(*v, v->rank, t);

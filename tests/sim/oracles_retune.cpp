@@ -3,6 +3,7 @@
 #include "sim/simulation.hpp"
 
 #include <algorithm>
+#include <tuple>
 
 namespace troupe::sim {
 
@@ -49,12 +50,12 @@ void simulation::check_queue_bounds(std::uint64_t waiting, bool admitted) {
 /// Nobody loses a seat otherwise, but to one of higher class.
 void simulation::check_batch(const views& now_seen) {
   const bool in_time = above_since_ == time_point::max() || now_ < above_since_ + policy_.batch_patience;
+  const auto loads = [](const auto& v) { return v.parking == actors::scheduler_core::parking::loading; };
   std::uint32_t active = 0;
   bool may_give = false;
   for (const auto& v : now_seen) {
-    const bool loads = v.parking == actors::scheduler_core::parking::loading;
     active += v.seated && !v.paused;
-    may_give = may_give || (v.seated && !v.paused && !loads);
+    may_give = may_give || (v.seated && !v.paused && !loads(v));
   }
   require(active == scheduler_.active_seats(), "seats were miscounted");
   for (const auto& v : now_seen) {
@@ -65,10 +66,11 @@ void simulation::check_batch(const views& now_seen) {
     for (const auto& u : now_seen) {
       const auto* sat = seen_before(u.id);
       if (sat == nullptr || !sat->seated || sat->paused || !u.seated || u.paused) continue;
-      if (sat->parking != actors::scheduler_core::parking::loading)
+      if (!loads(*sat) && !loads(u))
         require(
-            std::pair(u.rank, u.id) < std::pair(v.rank, v.id), "gave its seat up before one of worse rank",
-            v.id.number);
+            std::tuple(of(u.id).script->priority, u.rank, u.id) <
+                std::tuple(of(v.id).script->priority, v.rank, v.id),
+            "gave its seat up before one of lower priority or worse rank", v.id.number);
     }
   }
   if (active <= batch_limit_) {
