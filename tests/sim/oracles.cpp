@@ -36,6 +36,7 @@ void simulation::check_endings() {
 
 /// KV sums, and that nothing the backend still writes belongs to anybody else.
 void simulation::check_ledger() {
+  if (down_) return;
   const auto& pool = cache_.pool();
   require(pool.balanced(), "free + leased + limbo + cached is not total");
   if (mail_.sent() % 16 == 0) require(pool.audit(), "the ledger's counts differ from its blocks");
@@ -169,7 +170,10 @@ time_point simulation::group_submitted(const participant& p) const {
 bool simulation::group_runs(const participant& p) const {
   return p.script->group != 0 &&
          std::any_of(participants_.begin(), participants_.end(), [&](const auto& other) {
-           return &other != &p && other.script->group == p.script->group && other.started && !other.finished;
+           const bool known =
+               other.accepted || !returning_.contains(other.core ? other.core->id().number : 0);
+           return &other != &p && other.script->group == p.script->group && other.started && known &&
+                  !other.finished;
          });
 }
 
@@ -257,8 +261,8 @@ void simulation::check_failure(participant& p, const error& why) {
     needs(p.given - p.read_told > p.script->credit / 2 || now_ < p.told_at + std::chrono::milliseconds(5));
     break;
   case errc::poison_request:
-    needs(p.failed_steps >= 2);
-    if (f.step_fails == 0 && !allocation_failed_) needs(p.script->poison);
+    needs(p.failed_steps + p.crashes >= 2);
+    if (f.step_fails == 0 && !allocation_failed_) needs(p.script->poison || p.condemned);
     break;
   case errc::not_finite: // tokens under way may be lost to a failure
     needs(
@@ -299,6 +303,10 @@ void simulation::check_plan(const actors::run_step& step) {
   std::uint64_t rows = 0, scored = 0;
   require(running_requests_.empty(), "a step was launched while another one runs");
   require(!step.entries.empty(), "an empty step was launched");
+  for (const auto& e : step.entries)
+    require(
+        !of(e.id).on_trial || step.entries.size() == 1, "one that was in hand at a crash runs with others",
+        e.id.number);
   require(step.entries.size() <= o.max_batch, "more sequences in a step than max_batch");
   ++steps_launched_;
   launched_ = true;
@@ -395,8 +403,8 @@ void simulation::check_admission(const actors::admission_request& m) {
   if (fresh) tenant->second.requests = scenario_.options.tenants.request_burst;
   const double use = scheduler_.kv_use(); // before the message; its parts are checked after every turn
   door_use_ = use;
-  door_was_full_ = open_ && !draining_ && use >= scenario_.options.kv_high_watermark;
-  door_was_shedding_ = open_ && !draining_ && use >= scenario_.options.kv_low_watermark &&
+  door_was_full_ = open_ && !drain_told_ && use >= scenario_.options.kv_high_watermark;
+  door_was_shedding_ = open_ && !drain_told_ && use >= scenario_.options.kv_low_watermark &&
                        m.priority >= scenario_.options.low_priority;
   const auto& o = scenario_.options;
   door_queue_full_ = scheduler_.queued() >= o.max_queue;
@@ -414,6 +422,9 @@ void simulation::check_refusal(const actors::refused& m) {
   note_shut(m);
   auto& tenant = tenants_[of(m.id).script->tenant];
   tenant.live -= of(m.id).handed_in; // it was admitted, and its prompt is refused
+  require(
+      !of(m.id).came_back || of(m.id).expects_refusal, "refused although it was let in before a crash",
+      m.id.number);
   // The door says nothing of levels that let go before.
   require(
       m.why.code != errc::kv_cache_full || full_.on(), "refused as full after the level let go", m.id.number);
@@ -494,19 +505,20 @@ void simulation::check_scheduler(std::string_view message) {
         "a rank that does not age as documented", v.id.number);
     if (!v.started && !v.closing && of(v.id).script->group == 0)
       require(
-          now_ <= v.arrival + o.queue_timeout + scenario_.faults.alarm_lateness + slack,
+          now_ <= std::max(v.arrival + o.queue_timeout, up_since_) + scenario_.faults.alarm_lateness + slack,
           "a request waits beyond the queue's timeout", v.id.number);
   }
   require(now_seen.size() > 0 || scheduler_.committed_blocks() == 0, "blocks are committed to nobody");
   // Those that were sent back from their seats had places of their own.
   require(
-      waiting <= o.max_queue + scheduler_.stats().seats_yielded, "more requests in the queue than max_queue");
+      waiting <= o.max_queue + scheduler_.stats().seats_yielded + scheduler_.stats().readmitted,
+      "more requests in the queue than max_queue");
   require(waiting == scheduler_.queued(), "the queue's count differs from who is in it");
   if (message == "admission_request") {
     const bool grew = now_seen.size() > seen_.size();
     require(!(grew && door_was_full_), "admitted above the high watermark");
     require(!(grew && door_was_shedding_), "low priority admitted above the low watermark");
-    require(!(grew && (draining_ || !open_)), "admitted while draining or loading");
+    require(!(grew && (drain_told_ || !open_)), "admitted while draining or loading");
   }
   if (message == "admission_request" && now_seen.size() > seen_.size())
     require(!full_.on(), "admitted before the level let go");
@@ -704,16 +716,21 @@ void simulation::check_preemptions(
 
 /// Every wait has an end.
 void simulation::check_bounds() {
+  if (down_) return;
   const auto late = scenario_.faults.alarm_lateness + slack + 4 * scenario_.step_time;
   for (const auto& p : participants_) {
     if (!p.core || p.over) continue;
     const auto id = p.core->id().number;
     if (p.script->deadline > duration::zero())
-      require(now_ <= p.submitted + p.script->deadline + late, "still there after its deadline", id);
+      require(
+          now_ <= std::max(p.submitted + p.script->deadline, up_since_) + late,
+          "still there after its deadline", id);
     if (p.left_at != time_point::max())
-      require(now_ <= p.left_at + late, "still there after its client left", id);
+      require(now_ <= std::max(p.left_at, up_since_) + late, "still there after its client left", id);
     if (p.silent_since != time_point::max())
-      require(now_ <= p.silent_since + p.script->slow_consumer + late, "a slow reader is still there", id);
+      require(
+          now_ <= std::max(p.silent_since + p.script->slow_consumer, up_since_) + late,
+          "a slow reader is still there", id);
   }
   // A sequence with blocks gets a row before the others could have used the budget up many times over.
   const auto& o = scenario_.options;
@@ -735,8 +752,9 @@ void simulation::check_bounds() {
 
 /// Of prompts under way, none is left out of a step for a longer one that is not the eldest.
 void simulation::check_lengths(const std::vector<actors::scheduler_core::view>& now_seen) {
-  const bool undisturbed = scenario_.faults.step_fails == 0 && scenario_.faults.allocation_fails == 0 &&
-                           row_faults_.poison_seeds.empty() && row_faults_.not_finite.empty();
+  const bool undisturbed = generation_ == first_generation && scenario_.faults.step_fails == 0 &&
+                           scenario_.faults.allocation_fails == 0 && row_faults_.poison_seeds.empty() &&
+                           row_faults_.not_finite.empty();
   if (!undisturbed || shortage_) return;
   const auto left = [&](const actors::scheduler_core::view& v) {
     return of(v.id).script->prompt.size() + v.generated - v.computed;
@@ -761,7 +779,7 @@ void simulation::check_lengths(const std::vector<actors::scheduler_core::view>& 
 
 /// Nothing is under way and time is about to jump: whoever could run must have a reason to wait.
 void simulation::check_not_stalled() {
-  if (!mail_.empty() || in_backend_ || copying_ || !open_) return;
+  if (!mail_.empty() || in_backend_ || copying_ || !open_ || down_) return;
   for (const auto& v : seen_) {
     const auto& p = participants_.at(v.id.number - 1);
     if (v.closing) complain("an ended sequence waits for nobody", v.id.number);
@@ -796,7 +814,10 @@ void simulation::check_end() {
   const auto s = scheduler_.stats();
   std::uint64_t ended = s.finished_stop + s.finished_length + s.cancelled;
   for (const auto n : s.failed) ended += n;
-  require(ended == s.submitted && s.submitted == participants_.size(), "the counters do not add up");
+  require(
+      ended == s.submitted &&
+          (s.submitted == participants_.size() || generation_ != first_generation || down_),
+      "the counters do not add up");
   require(s.steps == steps_launched_, "steps were miscounted");
   require(s.parked == 0, "a park ended neither in a resume nor in a release");
 }

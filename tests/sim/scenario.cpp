@@ -106,6 +106,15 @@ void make_parking(scenario& s, rng& r) {
   if (r.chance(0.4)) s.faults.disk_spoils = r.unit();
 }
 
+/// The engine's actors crash: by lot, and over clients that bring them down.
+void make_crashes(scenario& s, rng& r) {
+  s.faults.most_crashes = in(r, 1, 6);
+  s.faults.crashes = r.chance(0.5) ? 0.02 * r.unit() : 0.2 * r.unit();
+  s.faults.restart_delay = r.chance(0.3) ? duration(0) : between(r, duration(0), milliseconds(5));
+  if (r.chance(0.5))
+    for (auto& c : s.clients) c.crasher = r.chance(0.1);
+}
+
 client_script
 make_client(const scenario& s, const features& f, rng& r, duration spread, std::uint64_t number) {
   client_script c;
@@ -250,6 +259,7 @@ scenario make_scenario(std::uint64_t seed) {
       s.memory_orders.push_back(
           {between(r, duration(0), spread + milliseconds(40)), in(r, 1, s.options.max_batch), r.chance(0.5)});
   if (r.chance(0.6)) make_parking(s, r);
+  if (r.chance(0.25)) make_crashes(s, r);
   return s;
 }
 
