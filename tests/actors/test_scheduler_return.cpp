@@ -155,10 +155,13 @@ BOOST_AUTO_TEST_CASE(places_go_by_age_whoever_comes_back_first) {
     BOOST_TEST(v.rank == (time_point(seconds(90 + i)).time_since_epoch() + 5 * seconds(5)).count());
     BOOST_TEST(v.paused == (i < 3));
   }
-  BOOST_TEST(s.entry(1) == nullptr); // paused: nobody reads
+  for (std::uint64_t i : {1U, 2U}) BOOST_TEST(s.entry(i) == nullptr); // nobody reads
+  s.tell(stream_resumed{rid(2)});
   s.tell(stream_resumed{rid(1)});
+  s.tell(cancel{rid(4), error{errc::cancelled, "", {}, 0}});
   s.finish_step();
-  BOOST_TEST((s.entry(1) != nullptr || s.view(1).seated));
+  BOOST_TEST(s.view(1).seated); // the eldest of those who wait
+  BOOST_TEST(!s.view(2).seated);
 }
 
 BOOST_AUTO_TEST_CASE(one_that_is_being_tokenised_keeps_its_place_until_its_prompt_comes) {

@@ -124,11 +124,11 @@ BOOST_AUTO_TEST_CASE(streams_go_on_over_crashes_without_a_gap_or_a_token_twice) 
 
 BOOST_AUTO_TEST_CASE(only_the_request_to_blame_ends_and_its_prompt_is_refused_from_then_on) {
   start();
-  host->backend_of_test->crashes_over = 95;
+  host->backend_of_test->crashes_over = test::end_token; // which nobody draws
   submit(ask({1, 2}, 40));
   submit(ask({2, 3}, 40));
   run_until([&] { return clients[0]->ids.size() >= 5; });
-  submit(ask({4, 95}, 40));
+  submit(ask({4, test::end_token}, 40));
   submit(ask({3, 4}, 40));
   run_to_the_end();
   expect_whole(*clients[0], {1, 2}, 40);
@@ -138,7 +138,7 @@ BOOST_AUTO_TEST_CASE(only_the_request_to_blame_ends_and_its_prompt_is_refused_fr
   BOOST_TEST((clients[2]->failed->code == errc::poison_request));
   BOOST_TEST(clients[2]->ids.empty());
   BOOST_TEST(engine->stats().restarts == 2U);
-  const auto again = finish(ask({4, 95}, 5));
+  const auto again = finish(ask({4, test::end_token}, 5));
   BOOST_REQUIRE(again->failed);
   BOOST_TEST((again->failed->code == errc::poison_request));
   BOOST_TEST(engine->stats().restarts == 2U); // at the door
@@ -213,18 +213,24 @@ BOOST_AUTO_TEST_CASE(who_waits_for_a_place_or_for_its_prompt_is_not_lost) {
   turn();
   turn_text();
   run_until([&] { return clients[0]->ids.size() > 2; });
+  auto& backend = *host->backend_of_test;
+  backend.held = true;
+  const auto steps = backend.steps;
+  run_until([&] { return backend.steps > steps; });
   for (std::int32_t i = 2; i < 5; ++i) submit(ask({i, 2}, 5));
   turn();
   turn_text();            // these wait for a place
   submit(ask({9, 2}, 5)); // and this one for its prompt
   turn();
-  crash_once();
+  backend.throw_steps = 1;
+  backend.held = false;
+  backend.release();
+  run_until([&] { return !engine->stats().ready; });
   submit(ask({10, 2}, 5));
-  turn();
-  turn_text();
+  run_until([&] { return engine->stats().ready; });
   run_until([&] {
     turn_text();
-    return clients.back()->terminal > 0;
+    return std::all_of(clients.begin(), clients.end(), [](const auto& c) { return c->terminal > 0; });
   });
   run_to_the_end();
   expect_whole(*clients[0], {1, 2}, 30);
