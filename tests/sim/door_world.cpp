@@ -375,7 +375,7 @@ void door_world::on_stream_event(connection& c, server::request_key key, stream_
       const auto steps = backend_->failures.find(detail::choice_seed(wish.wish.seed, i));
       if (steps != backend_->failures.end()) about.failed_steps = std::max(about.failed_steps, steps->second);
       const auto crashes = backend_->crashed_with.find(detail::choice_seed(wish.wish.seed, i));
-      if (crashes != backend_->crashed_with.end()) in_hand = std::max(in_hand, crashes->second);
+      if (crashes != backend_->crashed_with.end()) in_hand += crashes->second; // one prompt
     }
     about.crashes += in_hand;
     about.text_failed = host_->text_failures > 0;
