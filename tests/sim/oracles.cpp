@@ -173,7 +173,7 @@ bool simulation::group_runs(const participant& p) const {
            const bool known =
                other.accepted || !returning_.contains(other.core ? other.core->id().number : 0);
            return &other != &p && other.script->group == p.script->group && other.started && known &&
-                  !other.finished;
+                  !other.finished && !other.over;
          });
 }
 
