@@ -6,7 +6,11 @@
 #include "actors/cast.hpp"
 #include "runtime/actor.hpp"
 
+#include <cstdint>
 #include <memory>
+#include <new>
+#include <type_traits>
+#include <vector>
 
 namespace troupe::actors {
 
@@ -21,6 +25,7 @@ class cache_actor final : public runtime::actor<cache_protocol> {
 
   template<class Message>
   requires(cache_protocol::accepts<Message>) void on(Message&& m) {
+    note_requests(m);
     core_.on(std::move(m), now(), effects_);
     for (cache_effect& effect : effects_)
       std::visit(
@@ -38,6 +43,23 @@ class cache_actor final : public runtime::actor<cache_protocol> {
   }
 
  private:
+  void requests_in_hand(std::vector<std::uint64_t>& out) const override {
+    out.insert(out.end(), in_hand_.begin(), in_hand_.end());
+  }
+  /// Of messages that are about several.
+  template<class Message>
+  void note_requests(const Message& m) noexcept {
+    in_hand_.clear();
+    try {
+      if constexpr (std::is_same_v<Message, reserve_blocks>)
+        for (const block_demand& d : m.demands) in_hand_.push_back(d.id.number);
+      if constexpr (std::is_same_v<Message, publish_blocks>)
+        for (const filled_blocks& f : m.all) in_hand_.push_back(f.id.number);
+    } catch (const std::bad_alloc&) { // should it crash, the suspects are fewer
+    }
+  }
+
+  std::vector<std::uint64_t> in_hand_;
   cache_core core_;
   std::shared_ptr<cast> cast_;
   cache_effects effects_;

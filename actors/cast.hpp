@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <span>
 #include <unordered_map>
+#include <vector>
 
 namespace troupe::actors {
 
@@ -27,6 +28,8 @@ class cast_listener {
   /// The request's mailbox refused what it cannot go on without: it ends, and its actor is asked no more.
   virtual void unreachable(request_id id) = 0;
   virtual void drained() = 0;
+  /// The request has answered `scheduler_renewed`: what it had to tell the scheduler is on its way.
+  virtual void came_back(request_id /*id*/) {}
   virtual void scheduler_changed(const scheduler_stats& stats) = 0;
   virtual void cache_changed(const kv_level& level) = 0;
   /// The memory of these free KV blocks, ascending, may go back to the system, now: they may be leased right
@@ -44,7 +47,8 @@ struct cast_request {
   bool flow_told = false; ///< one is under way
 };
 
-/// Shared by the actors of one engine. Thread: the engine's executor, one thread at a time.
+/// Shared by the actors of one engine; it outlives a crash of some of them, and then gets the new ones.
+/// Thread: the engine's executor, one thread at a time.
 struct cast {
   runtime::ref<scheduler_protocol> scheduler;
   runtime::ref<cache_protocol> cache;
@@ -54,21 +58,28 @@ struct cast {
   std::unordered_map<std::uint64_t, cast_request> requests; ///< by request_id::number
   std::atomic<bool> backend_busy{false}; ///< a step is computed, perhaps for an executor that is gone
   std::atomic<bool> parker_busy{false};  ///< blocks are copied, perhaps for a parker that is gone
-  cast_listener* listener = nullptr;     ///< outlives the actors
+  /// Of the ids that the scheduler knows; after a crash already that of the next one. Who has another neither
+  /// knocks nor comes back: it is told of the new one, and does then.
+  std::uint32_t generation = 0;
+  std::vector<std::uint64_t> in_step; ///< requests of the step that the scheduler waits for
+  cast_listener* listener = nullptr;  ///< outlives the actors
 };
 
 // Control slots of the mailboxes: no more can wait in one at a time, whatever the order of turns. A mailbox
 // made with them refuses no control message; tests/sim runs with no slot more.
 
 /// Of a request: admitted, started, the end (refused or sequence_finished), the prompt (prompt_ready or
-/// prompt_failed), two cancels (the client's, and its group's when a choice fails), two alarms.
-inline constexpr std::uint32_t request_slots = 8;
+/// prompt_failed), two cancels (the client's, and its group's when a choice fails), two alarms, one
+/// scheduler_renewed: what the earlier scheduler said waits before it, and the new one says nothing before it
+/// was answered.
+inline constexpr std::uint32_t request_slots = 9;
 
 /// Of the scheduler for each live request: enqueue, one end (cancel or finish: a request asks once), the
 /// engine's cancel for an actor that is gone, the flow (see cast_request), two blocks_released (a
 /// preemption's, and the end's behind the demand that followed it: the cache manager answers in order, and no
 /// preemption comes before the answer to that demand), one of the parker's answers, of which one is awaited
-/// at a time.
+/// at a time. Behind a readmission there is neither of the last three yet: it has one of their slots, and
+/// one that was sent under the earlier id (enqueue or the flow) another.
 inline constexpr std::uint32_t scheduler_slots_per_request = 7;
 /// And for all together: model_ready, drain, cut, blocks_reserved, the step's end, two alarms.
 inline constexpr std::uint32_t scheduler_slots = 7;

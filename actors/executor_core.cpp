@@ -18,6 +18,8 @@ void executor_core::on(run_step&& m, time_point, executor_effects& out) {
   kernels::step_input input;
   input.step_seq = m.step_seq;
   try {
+    in_hand_.clear();
+    for (const auto& e : m.entries) in_hand_.push_back(e.id);
     std::size_t rows = 0;
     for (const auto& e : m.entries) rows += e.count;
     input.rows.reserve(rows);
@@ -180,10 +182,7 @@ void executor_core::fail(std::string reason, executor_effects& out) {
 }
 
 std::vector<request_id> executor_core::requests_in_step() const {
-  std::vector<request_id> ids;
-  if (running_ == 0) return ids;
-  for (const auto& m : members_) ids.push_back(m.id);
-  return ids;
+  return running_ == 0 ? std::vector<request_id>{} : in_hand_;
 }
 
 } // namespace troupe::actors

@@ -33,6 +33,7 @@ class executor_core {
 
   /// The step in the backend's or the guard's hands; 0 when idle.
   std::uint64_t running_step() const noexcept { return running_; }
+  /// Those of that step, prepared or not.
   std::vector<request_id> requests_in_step() const;
   std::size_t sequences() const noexcept { return sequences_.size(); }
 
@@ -64,8 +65,9 @@ class executor_core {
   std::unordered_map<request_id, sequence> sequences_; ///< looked up, never walked
   std::uint64_t running_ = 0;
   bool awaits_verdict_ = false;
-  std::vector<member> members_; ///< of the running step, in plan order
-  step_done results_;           ///< of the running step, while the guard thinks
+  std::vector<request_id> in_hand_; ///< of the step that was last handed in, whatever came of it
+  std::vector<member> members_;     ///< of the running step, in plan order
+  step_done results_;               ///< of the running step, while the guard thinks
 };
 
 } // namespace troupe::actors

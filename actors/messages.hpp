@@ -22,8 +22,8 @@
 
 namespace troupe::actors {
 
-/// Names one request for its whole life; `generation` grows when an engine is rebuilt, so that a late message
-/// of the old one is unknown to the new one.
+/// Names one request; `generation` grows when an engine's actors are made anew, and the request gets the new
+/// one (`scheduler_renewed`), so that a late message of the old ones is unknown to the new ones.
 struct request_id {
   std::uint32_t model = 0;
   std::uint32_t generation = 0;
@@ -67,6 +67,31 @@ struct enqueue {
   std::uint32_t top_logprobs = 0;
   std::vector<std::int32_t> banned; ///< ids that are never drawn
   bool score_prompt = false;        ///< answer with `prompt_scored` too
+};
+
+/// What a request that was let in holds, told to a scheduler that was made anew: it takes its place by its
+/// age and goes on where its client stands, as one that was preempted.
+struct held_place {
+  std::uint32_t priority = 5;
+  std::uint32_t prompt_tokens = 0; ///< exact, or estimated from the bytes
+  std::string tenant;
+  std::uint64_t group = 0; ///< see admission_request
+  time_point arrival{};    ///< when it knocked first: its rank and its longest wait count from there
+  enqueue wish;            ///< prompt null: it is being tokenised, and `enqueue` follows
+  /// Tokens that it was told, in order. They count for `max_tokens` and `min_tokens`, and are not told again.
+  std::vector<std::int32_t> drawn;
+  std::uint32_t scored = 0; ///< of the prompt, scores that it was told
+  time_point last_token{};  ///< when it was told the latest of `drawn`
+  bool begun = false;       ///< its client was told that the request runs, so it is never refused for waiting
+  bool started = false;     ///< that is true of this sequence itself, and not of another choice only
+  bool paused = false;      ///< see stream_paused
+  bool suspect = false;     ///< it was in hand at a crash: tried alone until it has drawn a token
+};
+/// Takes a place again that an earlier scheduler had given. Never refused for load, and charged to no limit
+/// again. Not answered, but by the end. From: request.
+struct readmission {
+  request_id id;
+  std::shared_ptr<const held_place> place; ///< not null
 };
 
 /// Ends a request. Idempotent; an unknown id is a no-op, because its end may be on the way already.
@@ -216,12 +241,13 @@ struct alarm_rang {};
 struct scheduler_protocol
     : runtime::protocol<
           runtime::admission<admission_request>, runtime::control<enqueue>, runtime::control<cancel>,
-          runtime::control<finish>, runtime::control<stream_paused>, runtime::control<stream_resumed>,
-          runtime::control<blocks_reserved>, runtime::control<blocks_released>, runtime::control<step_done>,
-          runtime::control<step_failed>, runtime::control<sequence_parked>,
-          runtime::control<sequence_restored>, runtime::control<model_ready>, runtime::control<drain>,
-          runtime::control<cut>, runtime::state<retune>, runtime::state<limit_batch>,
-          runtime::state<park_room>, runtime::control<alarm_rang>> {
+          runtime::control<finish>, runtime::control<readmission>, runtime::control<stream_paused>,
+          runtime::control<stream_resumed>, runtime::control<blocks_reserved>,
+          runtime::control<blocks_released>, runtime::control<step_done>, runtime::control<step_failed>,
+          runtime::control<sequence_parked>, runtime::control<sequence_restored>,
+          runtime::control<model_ready>, runtime::control<drain>, runtime::control<cut>,
+          runtime::state<retune>, runtime::state<limit_batch>, runtime::state<park_room>,
+          runtime::control<alarm_rang>> {
   static constexpr std::string_view name = "scheduler";
 };
 
@@ -297,12 +323,20 @@ struct events_read {
   std::uint64_t taken = 0;
 };
 
+/// The engine's actors were made anew: the request goes on under this id, and tells the scheduler what it
+/// holds, or knocks again. What the earlier scheduler said and is heard from now on is unknown. From: engine.
+struct scheduler_renewed {
+  request_id id;
+  bool begun = false;   ///< see held_place
+  bool suspect = false; ///< see held_place
+};
+
 struct request_protocol
     : runtime::protocol<
           runtime::control<admitted>, runtime::control<refused>, runtime::control<started>,
           runtime::stream<token_ready>, runtime::stream<prompt_scored>, runtime::control<sequence_finished>,
           runtime::control<prompt_ready>, runtime::control<prompt_failed>, runtime::control<client_cancel>,
-          runtime::state<events_read>, runtime::control<alarm_rang>> {
+          runtime::control<scheduler_renewed>, runtime::state<events_read>, runtime::control<alarm_rang>> {
   static constexpr std::string_view name = "request";
 };
 

@@ -10,7 +10,10 @@ void request_actor::on_start() {
   carry_out();
 }
 
+/// Between a crash and the new scheduler nobody is there to knock at: that is made up for, see
+/// cast::generation.
 void request_actor::knock(admission_request&& m) {
+  if (m.id.generation != cast_->generation) return;
   const auto sent = send(cast_->scheduler, std::move(m));
   if (sent == runtime::enqueue_result::ok) return;
   // The scheduler's admission mail is at its bound, or it is gone: refused before the door.
@@ -28,6 +31,16 @@ void request_actor::tell_flow(Message&& m) {
   if (!std::exchange(found->second.flow_told, true)) must_send(cast_->scheduler, std::move(m));
 }
 
+/// What was under way of its flow went to the scheduler under the earlier id, and says nothing of this one.
+void request_actor::come_back(readmission&& m) {
+  if (m.id.generation != cast_->generation) return; // of an earlier call: another one is on its way
+  const auto found = cast_->requests.find(core_.id().number);
+  if (found == cast_->requests.end()) return; // ended without its actor
+  found->second.paused = core_.paused();
+  found->second.flow_told = false;
+  must_send(cast_->scheduler, std::move(m));
+}
+
 void request_actor::carry_out() {
   // By index: carrying out an effect may add more.
   for (std::size_t i = 0; i < effects_.size(); ++i) {
@@ -40,6 +53,8 @@ void request_actor::carry_out() {
           else if constexpr (
               std::is_same_v<effect_type, stream_paused> || std::is_same_v<effect_type, stream_resumed>)
             tell_flow(std::move(e));
+          else if constexpr (std::is_same_v<effect_type, readmission>)
+            come_back(std::move(e));
           else if constexpr (scheduler_protocol::accepts<effect_type>)
             must_send(cast_->scheduler, std::move(e));
           else if constexpr (std::is_same_v<effect_type, tokenize_prompt>)

@@ -11,7 +11,7 @@
 namespace troupe::actors {
 
 /// State: the core. In: request_protocol; out: admission and control to the scheduler, events to the engine.
-/// It ends itself after its terminal event.
+/// It ends itself after its terminal event, and outlives the scheduler: see scheduler_renewed.
 class request_actor final : public waking_actor<request_protocol> {
  public:
   request_actor(request_options options, std::unique_ptr<token_text> text, std::shared_ptr<cast> others) :
@@ -22,6 +22,7 @@ class request_actor final : public waking_actor<request_protocol> {
     if constexpr (std::is_same_v<Message, alarm_rang>) rang();
     core_.on(std::move(m), now(), effects_);
     carry_out();
+    if constexpr (std::is_same_v<Message, scheduler_renewed>) cast_->listener->came_back(core_.id());
   }
 
  private:
@@ -29,6 +30,7 @@ class request_actor final : public waking_actor<request_protocol> {
   void requests_in_hand(std::vector<std::uint64_t>& out) const override { out.push_back(core_.id().number); }
   void carry_out();
   void knock(admission_request&& m);
+  void come_back(readmission&& m);
   template<class Message>
   void tell_flow(Message&& m);
 

@@ -80,14 +80,19 @@ request_core::request_core(request_options options, std::unique_ptr<token_text> 
 
 void request_core::begin(time_point now, request_effects& out) {
   if (options_.deadline > duration::zero()) deadline_ = now + options_.deadline;
-  out.emplace_back(admission_request{
-      options_.id, options_.priority, options_.prompt_tokens, options_.max_tokens, deadline_, options_.tenant,
-      options_.group});
+  knocked_at_ = now;
+  knock(out);
   update_alarm(out);
 }
 
-void request_core::on(admitted&&, time_point, request_effects& out) {
-  if (phase_ != phase::outside) return;
+void request_core::knock(request_effects& out) {
+  out.emplace_back(admission_request{
+      options_.id, options_.priority, options_.prompt_tokens, options_.max_tokens, deadline_, options_.tenant,
+      options_.group});
+}
+
+void request_core::on(admitted&& m, time_point, request_effects& out) {
+  if (phase_ != phase::outside || !of_this_generation(m.id)) return;
   phase_ = phase::tokenising;
   if (early_end_) {
     end_early(*early_end_, out);
@@ -97,15 +102,15 @@ void request_core::on(admitted&&, time_point, request_effects& out) {
 }
 
 void request_core::on(refused&& m, time_point, request_effects& out) {
-  if (phase_ == phase::over) return;
+  if (phase_ == phase::over || !of_this_generation(m.id)) return;
   // An end that the client asked for while the door was still thinking is what it wants to hear.
   fail(early_end_ ? std::move(*early_end_) : std::move(m.why), out);
 }
 
 /// Not before: until its first row it may still be refused for waiting too long, and that must be an answer
 /// of its own, not the end of one that has begun.
-void request_core::on(started&&, time_point now, request_effects& out) {
-  if (phase_ != phase::handed_in) return;
+void request_core::on(started&& m, time_point now, request_effects& out) {
+  if (phase_ != phase::handed_in || !of_this_generation(m.id)) return;
   ensure_accepted(out);
   account_unread(now, out);
 }
@@ -114,9 +119,13 @@ void request_core::on(prompt_ready&& m, time_point, request_effects& out) {
   if (phase_ != phase::tokenising) return;
   phase_ = phase::handed_in;
   prompt_ = std::move(m.tokens);
-  out.emplace_back(enqueue{
-      options_.id, prompt_, options_.sampling, options_.max_tokens, options_.min_tokens, options_.stop_ids,
-      options_.ignore_eos, options_.logprobs, options_.top_logprobs, options_.banned, options_.score_prompt});
+  out.emplace_back(wish());
+}
+
+enqueue request_core::wish() const {
+  return {options_.id,           prompt_,           options_.sampling,    options_.max_tokens,
+          options_.min_tokens,   options_.stop_ids, options_.ignore_eos,  options_.logprobs,
+          options_.top_logprobs, options_.banned,   options_.score_prompt};
 }
 
 void request_core::on(prompt_failed&& m, time_point, request_effects& out) {
@@ -128,8 +137,9 @@ void request_core::on(client_cancel&& m, time_point, request_effects& out) {
 }
 
 void request_core::on(token_ready&& m, time_point now, request_effects& out) {
-  if (phase_ != phase::handed_in && phase_ != phase::ending) return;
-  ++tokens_seen_;
+  if ((phase_ != phase::handed_in && phase_ != phase::ending) || !of_this_generation(m.id)) return;
+  drawn_.push_back(m.token);
+  last_token_ = now;
   // After a stop string, or once the end was asked for, the client is told nothing more.
   if (!stopped_ && phase_ == phase::handed_in) {
     ensure_accepted(out); // tokens travel in another class than `started` and may overtake it
@@ -140,7 +150,7 @@ void request_core::on(token_ready&& m, time_point now, request_effects& out) {
 }
 
 void request_core::on(prompt_scored&& m, time_point now, request_effects& out) {
-  if (phase_ != phase::handed_in && phase_ != phase::ending) return;
+  if ((phase_ != phase::handed_in && phase_ != phase::ending) || !of_this_generation(m.id)) return;
   scores_seen_ += static_cast<std::uint32_t>(m.scores.size());
   if (phase_ == phase::handed_in) {
     ensure_accepted(out);
@@ -152,7 +162,7 @@ void request_core::on(prompt_scored&& m, time_point now, request_effects& out) {
 
 /// Whether everything that the scheduler said before its end is here.
 bool request_core::has_all_of(const sequence_finished& end) const noexcept {
-  return tokens_seen_ >= end.completion_tokens && scores_seen_ >= end.scored_tokens;
+  return drawn_.size() >= end.completion_tokens && scores_seen_ >= end.scored_tokens;
 }
 
 /// The next part of the prompt: one token for each score, or all of it when none are asked for.
@@ -258,7 +268,7 @@ void request_core::on(alarm_rang&&, time_point now, request_effects& out) {
 }
 
 void request_core::on(sequence_finished&& m, time_point, request_effects& out) {
-  if (phase_ == phase::over || finished_) return;
+  if (phase_ == phase::over || finished_ || !of_this_generation(m.id)) return;
   finished_ = std::move(m);
   // Tokens travel in another message class: a good end waits for those still on their way.
   if (finished_->failed || phase_ == phase::ending || has_all_of(*finished_)) conclude(out);
@@ -271,6 +281,50 @@ void request_core::end_early(error why, request_effects& out) {
   if (phase_ == phase::outside) return;
   phase_ = phase::ending;
   out.emplace_back(cancel{options_.id, *early_end_});
+}
+
+/// The scheduler that knew this request is gone, with all its blocks and with what it had still to say.
+void request_core::on(scheduler_renewed&& m, time_point, request_effects& out) {
+  if (phase_ == phase::over || of_this_generation(m.id)) return;
+  options_.id = m.id;
+  switch (phase_) {
+  case phase::outside: // whatever the door had decided
+    if (early_end_)
+      fail(std::move(*early_end_), out);
+    else
+      knock(out);
+    break;
+  case phase::tokenising:
+  case phase::handed_in:
+    come_back(m, out);
+    break;
+  case phase::ending: // as it asked for: nothing of it is left
+    finished_ = sequence_finished{options_.id};
+    conclude(out);
+    break;
+  case phase::over:
+    break;
+  }
+}
+
+/// An end that was told, but not with all its tokens, is told again behind them.
+void request_core::come_back(const scheduler_renewed& m, request_effects& out) {
+  finished_.reset();
+  auto place = std::make_shared<held_place>();
+  place->priority = options_.priority;
+  place->prompt_tokens = prompt_ ? static_cast<std::uint32_t>(prompt_->size()) : options_.prompt_tokens;
+  place->tenant = options_.tenant;
+  place->group = options_.group;
+  place->arrival = knocked_at_;
+  place->wish = wish();
+  place->drawn = drawn_;
+  place->scored = scores_seen_;
+  place->last_token = last_token_;
+  place->begun = accepted_ || m.begun;
+  place->started = accepted_;
+  place->paused = paused_;
+  place->suspect = m.suspect;
+  out.emplace_back(readmission{options_.id, std::move(place)});
 }
 
 void request_core::conclude(request_effects& out) {

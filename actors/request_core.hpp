@@ -60,14 +60,17 @@ struct emit_event {
 struct retire {};
 
 using request_effect = std::variant<
-    admission_request, enqueue, cancel, finish, stream_paused, stream_resumed, tokenize_prompt, emit_event,
-    set_alarm, retire>;
+    admission_request, enqueue, readmission, cancel, finish, stream_paused, stream_resumed, tokenize_prompt,
+    emit_event, set_alarm, retire>;
 using request_effects = std::vector<request_effect>;
 
 /// Pure: no clock, no Asio, no thread. Emits at most one accepted_event, when its first row is computed, then
 /// token events (that of the prompt first when it is echoed), then exactly one done_event or failed_event,
 /// then `retire`; whatever arrives after that is a no-op. Messages may arrive in any order across senders and
 /// classes; per (sender, class) they are in order.
+///
+/// It keeps what it was told, and after a crash of the scheduler hands itself in anew with it: the client
+/// sees a pause. What is under way then is drawn again, which gives the same.
 class request_core {
  public:
   /// `text` must not be null.
@@ -86,6 +89,7 @@ class request_core {
   void on(prompt_failed&& m, time_point now, request_effects& out);
   void on(client_cancel&& m, time_point now, request_effects& out);
   void on(events_read&& m, time_point now, request_effects& out);
+  void on(scheduler_renewed&& m, time_point now, request_effects& out);
   void on(alarm_rang&&, time_point now, request_effects& out);
 
   request_id id() const noexcept { return options_.id; }
@@ -102,6 +106,10 @@ class request_core {
     over,
   };
 
+  bool of_this_generation(request_id id) const noexcept { return id == options_.id; }
+  void knock(request_effects& out);
+  enqueue wish() const;
+  void come_back(const scheduler_renewed& m, request_effects& out);
   void ensure_accepted(request_effects& out);
   void emit_token(token_ready&& m, request_effects& out);
   void echo(std::vector<prompt_score> scores, request_effects& out);
@@ -116,6 +124,8 @@ class request_core {
   request_options options_;
   std::unique_ptr<token_text> text_;
   token_list prompt_;
+  std::vector<std::int32_t> drawn_; ///< ids of the `token_ready` handled
+  time_point knocked_at_{}, last_token_{};
   phase phase_ = phase::outside;
   bool accepted_ = false; ///< accepted_event is out
   bool stopped_ = false;  ///< a stop string matched: later tokens are not the client's
@@ -124,8 +134,7 @@ class request_core {
   std::uint64_t seq_ = 0;          ///< of the next event
   std::uint64_t events_given_ = 0; ///< token events that spent credit
   std::uint64_t events_taken_ = 0; ///< of them, by the client
-  std::uint32_t tokens_seen_ = 0;  ///< `token_ready` handled
-  std::uint32_t tokens_given_ = 0; ///< of them, handed to the client
+  std::uint32_t tokens_given_ = 0; ///< of `drawn_`, handed to the client
   std::uint32_t scores_seen_ = 0;  ///< of the prompt, in `prompt_scored` handled
   std::size_t echoed_ = 0;         ///< tokens of the prompt, handed to the client
   std::optional<error> early_end_; ///< why we asked for the end, or want to once admitted

@@ -28,6 +28,13 @@ void scheduler_actor::to_request(Message&& m) {
     cast_->listener->unreachable(id);
 }
 
+template<class Message>
+void scheduler_actor::to_executor(Message&& m) {
+  if constexpr (std::is_same_v<std::remove_cvref_t<Message>, run_step>)
+    for (const plan_entry& e : m.entries) cast_->in_step.push_back(e.id.number);
+  must_send(cast_->executor, std::move(m));
+}
+
 void scheduler_actor::carry_out() {
   for (scheduler_effect& effect : effects_)
     std::visit(
@@ -38,7 +45,7 @@ void scheduler_actor::carry_out() {
           else if constexpr (cache_protocol::accepts<effect_type>)
             must_send(cast_->cache, std::move(e));
           else if constexpr (executor_protocol::accepts<effect_type>)
-            must_send(cast_->executor, std::move(e));
+            to_executor(std::move(e));
           else if constexpr (park_protocol::accepts<effect_type>)
             must_send(cast_->parker, std::move(e));
           else if constexpr (std::is_same_v<effect_type, set_alarm>)

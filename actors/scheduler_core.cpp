@@ -46,36 +46,47 @@ void scheduler_core::on(enqueue&& m, time_point now, scheduler_effects& out) {
   turn t{now, out};
   auto* s = find(m.id);
   if (s == nullptr || s->phase != phase::admitted) return;
-  const std::size_t length = m.prompt ? m.prompt->size() : 0;
-  const std::size_t drawn = m.max_tokens > 0 ? 1 : 0; // at least
-  if (length == 0 || length + drawn > limit_) {
-    error why{
-        errc::context_length_exceeded,
-        "the prompt has " + std::to_string(length) + " tokens; " + (drawn > 0 ? "with one new token " : "") +
-            "at most " + std::to_string(limit_) + " fit " +
-            (limit_ < model_.context ? "the KV cache" : "the model's context"),
-        "prompt", 0};
-    if (length == 0) why = {errc::bad_request, "the prompt has no tokens; at least 1 is needed", "prompt", 0};
-    ++stats_.failed[static_cast<std::size_t>(why.code)];
+  if (auto why = prompt_refusal(m)) {
+    ++stats_.failed[static_cast<std::size_t>(why->code)];
     const auto id = s->id;
     forget(*s, now);
-    out.emplace_back(refused{id, std::move(why)});
+    out.emplace_back(refused{id, std::move(*why)});
     pump(t);
     return;
   }
-  s->prompt_tokens = static_cast<std::uint32_t>(length);
-  s->predicted = forecast_blocks(s->prompt_tokens, m.max_tokens);
-  const double foreseen = forecast_tokens(s->prompt_tokens, m.max_tokens);
+  const double foreseen = forecast_tokens(static_cast<std::uint32_t>(m.prompt->size()), m.max_tokens);
   s->tenant->tokens.take(foreseen - std::exchange(s->foreseen_tokens, foreseen), now);
-  s->wish = std::move(m);
-  s->phase = phase::ready;
-  s->ready_since = now;
-  s->filter = filter_of(s->wish);
-  place(*s);
-  if (may_find(*s)) s->shared = shared_with_running(*s).blocks;
-  recount(*s);
-  if (s->wish.max_tokens == 0 && s->scores_wanted() == 0) end_sequence(*s, finish_reason::length, t);
+  take_prompt(*s, std::move(m), now);
+  if (const auto reason = whole_answer(*s)) end_sequence(*s, *reason, t);
   pump(t);
+}
+
+/// Why the prompt can never run.
+std::optional<error> scheduler_core::prompt_refusal(const enqueue& m) const {
+  const std::size_t length = m.prompt ? m.prompt->size() : 0;
+  const std::size_t drawn = m.max_tokens > 0 ? 1 : 0; // at least
+  if (length == 0)
+    return error{errc::bad_request, "the prompt has no tokens; at least 1 is needed", "prompt", 0};
+  if (length + drawn <= limit_) return std::nullopt;
+  return error{
+      errc::context_length_exceeded,
+      "the prompt has " + std::to_string(length) + " tokens; " + (drawn > 0 ? "with one new token " : "") +
+          "at most " + std::to_string(limit_) + " fit " +
+          (limit_ < model_.context ? "the KV cache" : "the model's context"),
+      "prompt", 0};
+}
+
+/// The sequence is ready to run.
+void scheduler_core::take_prompt(sequence& s, enqueue&& m, time_point now) {
+  s.prompt_tokens = static_cast<std::uint32_t>(m.prompt->size());
+  s.predicted = forecast_blocks(s.prompt_tokens, m.max_tokens);
+  s.wish = std::move(m);
+  s.phase = phase::ready;
+  s.ready_since = now;
+  s.filter = filter_of(s.wish);
+  place(s);
+  if (may_find(s)) s.shared = shared_with_running(s).blocks;
+  recount(s);
 }
 
 /// What must not be drawn: banned ids never, and before `min_tokens` nothing that would end the sequence.
@@ -182,17 +193,23 @@ void scheduler_core::take_token(sequence& s, sequence_result& r, std::uint64_t s
   else
     stats_.time_per_output_token.add(t.now - s.last_token);
   s.last_token = t.now;
-  const auto among = [&](const std::vector<std::int32_t>& ids) {
-    return std::find(ids.begin(), ids.end(), r.token) != ids.end();
-  };
-  // The sampler held them back; a backend that draws one all the same does not end the sequence early.
-  const bool stops = count > s.wish.min_tokens &&
-                     ((!s.wish.ignore_eos && among(model_.end_of_sequence)) || among(s.wish.stop_ids));
+  const bool stops = ends_with(s, r.token);
   t.out.emplace_back(token_ready{s.id, r.token, s.known() - 1, step_seq, stops, r.logprob, std::move(r.top)});
   if (stops)
     end_sequence(s, finish_reason::stop, t);
   else if (count >= s.wish.max_tokens || s.known() >= limit_)
     end_sequence(s, finish_reason::length, t);
+}
+
+/// Whether `token`, the latest of its tokens, ends the sequence.
+bool scheduler_core::ends_with(const sequence& s, std::int32_t token) const {
+  const auto among = [&](const std::vector<std::int32_t>& ids) {
+    return std::find(ids.begin(), ids.end(), token) != ids.end();
+  };
+  // The sampler held them back; a backend that draws one all the same does not end the sequence early.
+  const auto count = s.generated.size();
+  return count > s.wish.min_tokens &&
+         ((!s.wish.ignore_eos && among(model_.end_of_sequence)) || among(s.wish.stop_ids));
 }
 
 void scheduler_core::on(step_failed&& m, time_point now, scheduler_effects& out) {
@@ -358,6 +375,12 @@ scheduler_stats scheduler_core::stats() const {
       ++s.waiting;
   }
   return s;
+}
+
+std::vector<request_id> scheduler_core::planned_requests() const {
+  std::vector<request_id> ids;
+  for (const planned& p : plan_) ids.push_back(p.id);
+  return ids;
 }
 
 std::vector<scheduler_core::view> scheduler_core::requests() const {

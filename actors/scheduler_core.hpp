@@ -32,6 +32,7 @@ struct scheduler_stats {
   std::uint64_t prefix_asked_tokens = 0, prefix_found_tokens = 0; ///< of sequences that began, or began anew
   std::uint32_t step_rows_max = 0, step_sequences_max = 0, last_step_rows = 0, last_step_sequences = 0;
   std::uint64_t submitted = 0, finished_stop = 0, finished_length = 0, cancelled = 0;
+  std::uint64_t readmitted = 0; ///< of those submitted, the ones that an earlier scheduler had let in
   std::array<std::uint64_t, static_cast<std::size_t>(errc::internal) + 1> failed{}; ///< by errc
   std::array<std::uint32_t, priorities> waiting_by_priority{};
   /// Running requests that gave their seats to others of a higher class, or up when memory was short.
@@ -82,6 +83,8 @@ using scheduler_effects = std::vector<scheduler_effect>;
 /// Prefixes: a sequence begins behind the longest prefix whose blocks the cache manager knows. One whose
 /// prefix is just being computed by an elder waits for that instead of computing it again.
 ///
+/// Crash: the state is lost. A new core is told by each request what it holds (`readmission`).
+///
 /// Tokens depend on prompt, sampling and position only; plans are ordered by id.
 /// Cost: O(log n) in the queue; O(seated) per step.
 class scheduler_core {
@@ -90,6 +93,7 @@ class scheduler_core {
 
   void on(admission_request&& m, time_point now, scheduler_effects& out);
   void on(enqueue&& m, time_point now, scheduler_effects& out);
+  void on(readmission&& m, time_point now, scheduler_effects& out);
   void on(cancel&& m, time_point now, scheduler_effects& out);
   void on(finish&& m, time_point now, scheduler_effects& out);
   void on(stream_paused&& m, time_point now, scheduler_effects& out);
@@ -132,7 +136,9 @@ class scheduler_core {
     scheduler_core::parking parking = parking::none;
   };
   std::vector<view> requests() const; ///< by id
-  double kv_use() const noexcept;     ///< (leased + limbo + predicted growth of seated requests) / total
+  /// Of the step that is being planned, runs, or has ended in the message in hand.
+  std::vector<request_id> planned_requests() const;
+  double kv_use() const noexcept; ///< (leased + limbo + predicted growth of seated requests) / total
   std::uint64_t committed_blocks() const noexcept { return used_blocks() + growth_; }
   double compute_use() const noexcept; ///< see scheduler_stats
   std::size_t queued() const noexcept { return line_.size(); }
@@ -242,6 +248,10 @@ class scheduler_core {
   void end_unstarted(request_id first, const error& why, turn& t);
   void watch_levels() noexcept;
 
+  // scheduler_return.cpp: after a crash
+  void let_in_again(request_id id, const held_place& place, turn& t);
+  std::optional<finish_reason> whole_answer(const sequence& s) const;
+
   // scheduler_seats.cpp: who takes a seat, and whose
   enum class lack : std::uint8_t { nothing, seat, memory, compute };
   struct room {
@@ -333,6 +343,9 @@ class scheduler_core {
   void begin_group(std::uint64_t group);
   bool begun(std::uint64_t group) const noexcept;
   void take_token(sequence& s, sequence_result& r, std::uint64_t step_seq, turn& t);
+  std::optional<error> prompt_refusal(const enqueue& m) const;
+  void take_prompt(sequence& s, enqueue&& m, time_point now);
+  bool ends_with(const sequence& s, std::int32_t token) const;
   void end_sequence(sequence& s, finish_reason reason, turn& t);
   void end_sequence(sequence& s, error why, turn& t);
   void begin_close(sequence& s, turn& t);

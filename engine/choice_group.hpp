@@ -37,6 +37,8 @@ class choice_group {
   std::uint32_t members() const noexcept { return shape_.prompts * shape_.candidates; }
   bool chooses() const noexcept { return shape_.n < shape_.candidates; }
   bool over() const noexcept { return over_; }
+  /// One member was said to run.
+  bool started() const noexcept { return started_; }
 
   /// The member's prompt is tokenised.
   void prompt_known(std::uint32_t member, const std::vector<std::int32_t>& ids, output& out);

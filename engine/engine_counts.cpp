@@ -65,6 +65,7 @@ actors::scheduler_stats joined(const actors::scheduler_stats& earlier, actors::s
   now.backfilled += earlier.backfilled;
   now.company_waits += earlier.company_waits;
   now.cut_steps += earlier.cut_steps;
+  now.readmitted += earlier.readmitted;
   now.step_rows_max = std::max(now.step_rows_max, earlier.step_rows_max);
   now.step_sequences_max = std::max(now.step_sequences_max, earlier.step_sequences_max);
   add(now.time_to_first_token, earlier.time_to_first_token);
@@ -87,13 +88,14 @@ actors::park_level joined(const actors::park_level& earlier, actors::park_level 
 
 } // namespace
 
-/// The scheduler and the parker count from zero in each generation.
+/// The scheduler and the parker count from zero in each generation, and the ledger begins empty.
 void engine_state::keep_sums() {
   const std::lock_guard lock(stats_mutex_);
   earlier_ = joined(earlier_, scheduler_stats_);
   scheduler_stats_ = {};
   park_earlier_ = joined(park_earlier_, park_level_);
   park_level_ = {};
+  kv_level_ = {kv_level_.total, 0, 0, 0, kv_level_.total};
 }
 
 std::vector<lost_messages> engine_state::lost() const {
@@ -129,6 +131,7 @@ engine_stats engine_state::stats() const {
   }
   const actors::park_level p = joined(park_earlier_, park_level_);
   const std::uint64_t block = park_block_bytes_;
+  out.restarts = restarts_made_;
   out.park_memory = p.memory;
   out.park_memory_total = p.memory_total;
   out.park_disk = p.disk;
@@ -145,6 +148,7 @@ engine_stats engine_state::stats() const {
   out.cancelled = ends_.cancelled;
   out.failed.assign(ends_.failed.begin(), ends_.failed.end());
   const actors::scheduler_stats s = joined(earlier_, scheduler_stats_);
+  out.carried_over = s.readmitted;
   out.running = s.running;
   out.waiting = s.waiting;
   out.paused = s.paused;

@@ -9,10 +9,11 @@
 
 #include <algorithm>
 #include <map>
+#include <mutex>
 #include <new>
-#include <span>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace troupe::detail {
 namespace {
@@ -34,8 +35,10 @@ void engine_state::fail_everything(const error& why) {
   live_.clear();
   cancel_timer(memory_timer_);
   groups_.clear(); // their clients are told as their members', once
+  returning_.clear();
   if (cast_) cast_->requests.clear();
   for (auto& [id, live] : all) {
+    blame_.gone(id);
     if (live.trace) remember(live, failed_event{why});
     finish_trace(id, live);
     tell(*live.client, failed_event{why});
@@ -43,37 +46,64 @@ void engine_state::fail_everything(const error& why) {
   }
 }
 
+/// After the crash of one of the engine's actors all of them go: each knows a part of the same facts. The
+/// requests stay, and are told of the new ones, but for one that is found to be poison.
 void engine_state::actor_ended(const runtime::exit_report& report) {
   --engine_actors_;
   const bool serves = stage_ == stage::ready || stage_ == stage::draining;
   if (report.reason == runtime::exit_reason::crashed && !crashed_ && serves) {
     crashed_ = true;
+    cast_->generation = generation_ + 1;
     log().error("actor {} crashed at {}: {}", report.crash.actor, report.crash.message, report.crash.what);
-    blame(report);
-    fail_everything({errc::executor_failed, "the engine failed and starts anew: try again", {}, 1000});
+    try {
+      judge(report.crash);
+    } catch (const std::bad_alloc&) { // nobody is suspect; the restart limits answer that
+      log().error("no memory to find who is to blame");
+    }
     stop_cast();
   }
-  if (engine_actors_ > 0 || !crashed_) return;
-  if (stage_ == stage::draining) return drained();
-  if (stage_ != stage::ready) return;
+  if (engine_actors_ == 0 && crashed_ && serves) recover();
+}
+
+/// Ends the request that is to blame, once that is known of one.
+void engine_state::judge(const runtime::crash_report& report) {
+  std::vector<actors::blame_core::request_in_hand> in_hand;
+  for (const auto number : actors::in_hand_at_crash(report.request, cast_->in_step, report.requests))
+    if (const auto at = live_.find(number); at != live_.end()) in_hand.push_back({number, at->second.digest});
+  cast_->in_step.clear();
+  const auto poison = blame_.crashed(in_hand);
+  if (!poison) return;
+  log().error("request {}: it was in hand at two failures, and its prompt is refused from now on", *poison);
+  end_alone(*poison, {errc::poison_request, "the engine failed twice over this request", {}, 0});
+}
+
+/// Of a request that no scheduler knows.
+void engine_state::end_alone(std::uint64_t id, const error& why) {
+  live_.at(id).actor.stop();
+  const actors::request_id named{0, generation_, id};
+  emit(named, failed_event{why});
+  retired(named);
+}
+
+/// The actors of the generation are gone.
+void engine_state::recover() {
+  if (stage_ != stage::ready && stage_ != stage::draining) return;
+  if (cut_ordered_) return give_up(engine_shut_down);
   const auto decision = restarts_.crashed(0, 1, environment.clock->now());
   if (decision.escalate) {
     log().critical("the engine failed too often and stays down");
-    stage_ = stage::down;
-    return;
+    return give_up({errc::executor_failed, "the engine is not running: it failed too often", {}, 0});
   }
   rebuild_after(decision.delay);
 }
 
-/// A request that was alone in hand at two crashes is poison. Of several nobody knows which it was: the
-/// restart limits answer those.
-void engine_state::blame(const runtime::exit_report& report) {
-  if (report.crash.requests.size() != 1) return;
-  const auto found = live_.find(report.crash.requests.front());
-  if (found == live_.end()) return;
-  if (!poison_.crashed(std::span(&found->second.digest, 1)).empty())
-    log().error(
-        "request {}: its prompt was in hand at two failures and is refused from now on", found->first);
+/// There will be no scheduler any more.
+void engine_state::give_up(const error& why) {
+  const bool drains = stage_ == stage::draining;
+  keep_sums();
+  if (!drains) stage_ = stage::down;
+  fail_everything(why);
+  if (drains) drained();
 }
 
 void engine_state::rebuild_after(runtime::duration delay) {
@@ -84,15 +114,58 @@ void engine_state::rebuild_after(runtime::duration delay) {
 
 void engine_state::rebuild() {
   rebuild_timer_ = {};
-  if (stage_ != stage::ready) return;
+  if (stage_ != stage::ready && stage_ != stage::draining) return;
   // The step of the executor that is gone may still write the KV pool, and so may the parker's worker.
   if (cast_->backend_busy || cast_->parker_busy) return rebuild_after(backend_poll);
   ++generation_;
   keep_sums();
   if (auto spawned = spawn_actors(); !spawned) {
     log().critical("{}", spawned.error().message);
-    stage_ = stage::down;
+    return give_up(spawned.error());
   }
+  {
+    const std::lock_guard lock(stats_mutex_);
+    ++restarts_made_;
+  }
+  log().warn("the engine's actors are made anew: {} requests go on", live_.size());
+  call_back();
+}
+
+/// The eldest first, so that whoever can run first is the one who may.
+void engine_state::call_back() {
+  std::vector<std::uint64_t> all;
+  all.reserve(live_.size());
+  for (const auto& [id, live] : live_) all.push_back(id);
+  std::sort(all.begin(), all.end());
+  returning_.clear();
+  returning_.insert(all.begin(), all.end());
+  for (const std::uint64_t id : all) {
+    const auto found = live_.find(id);
+    if (found == live_.end()) continue; // with another choice of its request
+    const auto group = groups_.find(found->second.group);
+    const actors::request_id named{0, generation_, id};
+    const bool begun = group != groups_.end() && group->second.joined.started();
+    if (found->second.actor.tell(actors::scheduler_renewed{named, begun, blame_.suspect(id)}) ==
+        runtime::enqueue_result::full)
+      unreachable(named);
+  }
+  tell_of_drain();
+}
+
+void engine_state::came_back(actors::request_id id) {
+  if (id.generation != generation_) return; // it answers an earlier call
+  if (returning_.erase(id.number) != 0) tell_of_drain();
+}
+
+/// Of the drain, or of its end, behind what the requests that came back had to say: the scheduler is not done
+/// before it knows of them.
+void engine_state::tell_of_drain() {
+  if (stage_ != stage::draining || crashed_ || !returning_.empty() || !on_drained_) return;
+  const auto told = cut_ordered_ ? cast_->scheduler.tell(actors::cut{engine_shut_down})
+                                 : cast_->scheduler.tell(actors::drain{});
+  if (told == runtime::enqueue_result::ok) return;
+  if (cut_ordered_) fail_everything(engine_shut_down); // nothing else would end them
+  drained();
 }
 
 void engine_state::drained() {
@@ -147,7 +220,6 @@ void engine_state::cancel_shutdown_wait(std::uint64_t number) {
 /// No stage holds the engine: one that is destroyed takes its shutdown with it.
 void engine_state::begin_shutdown(std::chrono::milliseconds limit) {
   stage_ = stage::draining;
-  cancel_timer(rebuild_timer_);
   drain_due_ = environment.clock->now() + limit;
   shutdown_ = std::make_unique<runtime::shutdown_sequence>(system);
   const auto add = [this](std::string name, void (engine_state::*act)(unique_function<void()>)) {
@@ -162,6 +234,7 @@ void engine_state::begin_shutdown(std::chrono::milliseconds limit) {
     auto self = weak.lock();
     if (!self) return;
     self->stage_ = stage::over;
+    self->cancel_timer(self->rebuild_timer_);
     self->cancel_timer(self->drain_alarm_);
     self->on_drained_ = {};
     self->fail_everything(engine_shut_down);
@@ -171,11 +244,12 @@ void engine_state::begin_shutdown(std::chrono::milliseconds limit) {
   });
 }
 
+/// In a recovery the scheduler that comes is told, unless there is nothing left for it to do.
 void engine_state::drain(unique_function<void()> finished) {
   on_drained_ = std::move(finished);
-  if (engine_actors_ == 0 || cast_->scheduler.tell(actors::drain{}) != runtime::enqueue_result::ok)
-    return drained();
+  if (scheduler_drained_ || (engine_actors_ == 0 && live_.empty())) return drained();
   cut_at_limit(std::chrono::duration_cast<std::chrono::milliseconds>(drain_due_ - environment.clock->now()));
+  tell_of_drain();
 }
 
 void engine_state::cut_at_limit(std::chrono::milliseconds limit) {
@@ -187,9 +261,9 @@ void engine_state::cut_at_limit(std::chrono::milliseconds limit) {
       self->name_what_is_cut();
     } catch (const std::bad_alloc&) { // they are cut all the same
     }
-    if (self->cast_->scheduler.tell(actors::cut{engine_shut_down}) != runtime::enqueue_result::full) return;
-    self->fail_everything(engine_shut_down); // nothing else would end them
-    self->drained();
+    self->cut_ordered_ = true;
+    if (self->crashed_) return self->give_up(engine_shut_down);
+    self->tell_of_drain();
   });
 }
 
@@ -227,6 +301,7 @@ void engine_state::shorten_shutdown(std::chrono::milliseconds limit) {
 
 void engine_state::stop_actors(unique_function<void()> finished) {
   stage_ = stage::over;
+  cancel_timer(rebuild_timer_);
   system.when_empty(std::move(finished));
   system.stop_all();
 }

@@ -95,8 +95,6 @@ std::optional<error> engine_state::refusal(const stream_state& client, std::uint
     break;
   }
   if (client.cancelled) return error{errc::cancelled, "the client cancelled", {}, 0};
-  if (crashed_)
-    return error{errc::executor_failed, "the engine recovers from a failure: try again", {}, 1000};
   if (live_.size() + sequences > most_live())
     return error{errc::queue_full, "too many requests are in flight: try again", {}, 1000};
   return std::nullopt;
@@ -118,7 +116,7 @@ std::optional<error> engine_state::prompt_refusal(const prompt& asked, std::uint
 std::optional<error> engine_state::prompts_refusal(const request& asked) const {
   const auto refused = [&](const prompt& one) -> std::optional<error> {
     if (auto why = prompt_refusal(one, most_tokens(asked))) return why;
-    if (poison_.poisoned(prompt_digest(one)))
+    if (blame_.poisoned(prompt_digest(one)))
       return error{errc::poison_request, "the engine failed twice over a request with this prompt", {}, 0};
     return std::nullopt;
   };
@@ -266,7 +264,10 @@ void engine_state::emit(actors::request_id id, stream_event event) {
   if (found == live_.end()) return;
   live_request& live = found->second;
   if (live.trace) remember(live, event);
-  if (std::holds_alternative<done_event>(event)) poison_.forget(live.digest);
+  // What is told in a recovery was drawn before the crash.
+  if (const auto* token = std::get_if<token_event>(&event); token != nullptr && !token->echo && !crashed_)
+    blame_.drew_token({id.number, live.digest});
+  if (std::holds_alternative<done_event>(event)) blame_.answered({id.number, live.digest});
   if (live.group == 0) return tell(*live.client, std::move(event));
   const auto group = groups_.find(live.group);
   if (group == groups_.end()) return;
@@ -314,11 +315,13 @@ void engine_state::retired(actors::request_id id) {
   cast_->requests.erase(id.number);
   const auto found = live_.find(id.number);
   if (found == live_.end()) return;
+  blame_.gone(id.number);
   finish_trace(id.number, found->second);
   const auto group = groups_.find(found->second.group);
   live_.erase(found);
   if (live_.empty()) cancel_timer(memory_timer_);
   if (group != groups_.end() && --group->second.alive == 0) close_group(group->first);
+  if (returning_.erase(id.number) != 0) tell_of_drain();
   finish_drain();
 }
 
@@ -326,6 +329,7 @@ void engine_state::retired(actors::request_id id) {
 void engine_state::unreachable(actors::request_id id) {
   const auto found = live_.find(id.number);
   if (found == live_.end()) return;
+  id.generation = generation_; // as the scheduler knows it
   found->second.actor.stop();
   if (cast_->scheduler.tell(actors::cancel{id, error{errc::internal, "the request failed", {}, 0}}) ==
       runtime::enqueue_result::full)

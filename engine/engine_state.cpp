@@ -155,10 +155,12 @@ runtime::spawn_options engine_state::engine_actor(std::uint32_t control, std::ui
   return o;
 }
 
-/// All of the engine's actors, or none.
+/// All of the engine's actors, or none. The requests that there are keep the cast that they know.
 result<void> engine_state::spawn_actors() {
-  cast_ = std::make_shared<actors::cast>();
+  if (!cast_) cast_ = std::make_shared<actors::cast>();
   cast_->listener = this;
+  cast_->generation = generation_;
+  cast_->in_step.reserve(options.max_batch); // so that a step that is launched needs no memory for it
   auto spawned = spawn_cast();
   if (spawned)
     crashed_ = false;

@@ -2,6 +2,7 @@
 // What stands behind troupe::engine: the loaded model, the actors, and every live stream.
 #pragma once
 
+#include "actors/blame_core.hpp"
 #include "actors/cast.hpp"
 #include "engine/choice_group.hpp"
 #include "engine/complete.hpp"
@@ -25,6 +26,7 @@
 #include <stop_token>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -109,6 +111,7 @@ struct engine_state final : stream_owner, actors::cast_listener, std::enable_sha
   void retired(actors::request_id id) override;
   void unreachable(actors::request_id id) override;
   void drained() override;
+  void came_back(actors::request_id id) override;
   void scheduler_changed(const actors::scheduler_stats& now) override;
   void cache_changed(const actors::kv_level& level) override;
   void discard(std::span<const actors::block_id> blocks, std::uint32_t forgotten) override;
@@ -189,9 +192,14 @@ struct engine_state final : stream_owner, actors::cast_listener, std::enable_sha
   static void remember(live_request& live, const stream_event& event);
   void finish_trace(std::uint64_t id, live_request& live);
   void actor_ended(const runtime::exit_report& report);
-  void blame(const runtime::exit_report& report);
+  void judge(const runtime::crash_report& report);
+  void end_alone(std::uint64_t id, const error& why);
+  void recover();
+  void give_up(const error& why);
   void rebuild_after(runtime::duration delay);
   void rebuild();
+  void call_back();
+  void tell_of_drain();
   void keep_sums();
   void begin_shutdown(std::chrono::milliseconds limit);
   void shorten_shutdown(std::chrono::milliseconds limit);
@@ -228,12 +236,16 @@ struct engine_state final : stream_owner, actors::cast_listener, std::enable_sha
   const std::shared_ptr<std::atomic<std::uint64_t>> prompt_backlog_ =
       std::make_shared<std::atomic<std::uint64_t>>(0);
   runtime::restart_core restarts_;
-  runtime::poison_ledger poison_; ///< by digest: a client that tries again comes with a new id
+  actors::blame_core blame_; ///< prompts by digest: a client that tries again comes with a new id
+  /// Live requests that were told of the new actors, and have not answered yet. While the engine drains the
+  /// scheduler hears of that behind what they have to say.
+  std::unordered_set<std::uint64_t> returning_;
+  bool cut_ordered_ = false; ///< the drain was at its limit
   runtime::timer_handle rebuild_timer_;
   std::uint32_t generation_ = 0;     ///< of the engine's actors, one more after each crash
   std::uint32_t engine_actors_ = 0;  ///< alive
   bool scheduler_drained_ = false;   ///< it holds no request any more and takes none
-  std::atomic<bool> crashed_{false}; ///< the others of the generation are on their way out
+  std::atomic<bool> crashed_{false}; ///< no scheduler: the others of the generation go, new ones come
   std::unique_ptr<runtime::shutdown_sequence> shutdown_;
   std::list<waiting_handler> on_shutdown_; // one may leave, and handlers of Boost 1.81 cannot be assigned
   const std::uint32_t most_queue_;         ///< max_queue at the start, for which the mailboxes are made
@@ -253,6 +265,7 @@ struct engine_state final : stream_owner, actors::cast_listener, std::enable_sha
   mutable std::mutex stats_mutex_;          // guards what follows
   actors::scheduler_stats scheduler_stats_; ///< of this generation
   actors::scheduler_stats earlier_;         ///< sums of those before it
+  std::uint64_t restarts_made_ = 0;         ///< of the engine's actors
   actors::kv_level kv_level_;
   actors::park_level park_level_, park_earlier_; ///< as scheduler_stats_ and earlier_
   std::uint64_t park_block_bytes_ = 0;

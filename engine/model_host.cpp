@@ -40,9 +40,9 @@ namespace {
 
 /// Of its own, running or waiting: the actor with its mailbox and its trace ring, the connection's coroutine.
 constexpr std::uint64_t request_bytes = 64U << 10;
-/// Of one position while it runs: the id with the scheduler, which grows by doubling, and with the executor,
-/// the block tables and prefix hashes of its share of a block.
-constexpr std::uint64_t position_bytes = 3 * sizeof(std::int32_t) + 1;
+/// Of one position while it runs: the id with the request and with the scheduler, which grow by doubling, and
+/// with the executor, the block tables and prefix hashes of its share of a block.
+constexpr std::uint64_t position_bytes = 5 * sizeof(std::int32_t) + 1;
 /// Of an unread event beside its struct: ids and text.
 constexpr std::uint64_t event_payload_bytes = 64;
 /// What a connection holds unsent before its request pauses (server.unsent_bytes).

@@ -253,7 +253,8 @@ void actor_cell::crash(mailbox_node* node, const char* what) noexcept {
     report.message = node != nullptr ? info_.messages[node->type].name : "on_start";
     report.what = what;
     report.when = turn_now_;
-    if (node != nullptr && node->request != 0) report.requests.push_back(node->request);
+    if (node != nullptr) report.request = node->request;
+    if (report.request != 0) report.requests.push_back(report.request);
     if (behaviour() != nullptr) behaviour()->requests_in_hand(report.requests);
     std::sort(report.requests.begin(), report.requests.end());
     report.requests.erase(std::unique(report.requests.begin(), report.requests.end()), report.requests.end());

@@ -75,6 +75,7 @@ struct crash_report {
   std::uint32_t actor_id = 0;
   std::string message; // type of the message in hand, "on_start" when there was none
   std::string what;
+  std::uint64_t request = 0;           // that the message in hand is about, 0 = none
   std::vector<std::uint64_t> requests; // ids in hand: the message's, then what the actor named
   time_point when{};
 };

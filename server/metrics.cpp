@@ -251,6 +251,9 @@ void add_steps(exposition& out, const engine_stats& e) {
   out.gauge("troupe_step_sequences_max", "Most sequences in one step so far", e.step_sequences_max);
   out.gauge("troupe_last_step_rows", "Rows of the latest step", e.last_step_rows);
   out.gauge("troupe_last_step_sequences", "Sequences of the latest step", e.last_step_sequences);
+  out.counter("troupe_engine_restarts_total", "Times that the engine's actors were made anew", e.restarts);
+  out.counter(
+      "troupe_requests_carried_over_total", "Requests that went on after such a restart", e.carried_over);
   out.gauge("troupe_ready", "1 when requests are taken", e.ready ? 1 : 0);
   out.gauge("troupe_draining", "1 when shutting down", e.draining ? 1 : 0);
 

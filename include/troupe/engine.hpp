@@ -157,6 +157,9 @@ struct engine_stats {
   std::uint32_t step_rows_max = 0, step_sequences_max = 0, last_step_rows = 0, last_step_sequences = 0;
   std::uint64_t submitted = 0, finished_stop = 0, finished_length = 0, cancelled = 0;
   std::vector<std::pair<errc, std::uint64_t>> failed; ///< terminal errors by code
+  /// Times that the engine's actors were made anew after a crash of one, and requests that had a place then
+  /// and went on (counted at each of them).
+  std::uint64_t restarts = 0, carried_over = 0;
   histogram time_to_first_token, time_per_output_token, step_time, queue_time;
   /// By class and reason. What was still under way to an actor that ended is harmless; control that was
   /// refused as full, always listed, is a fault of the engine.

@@ -52,7 +52,11 @@ class fake_backend final : public kernels::backend {
   void submit(
       std::shared_ptr<const kernels::step_program>, kernels::step_input input,
       std::function<void(kernels::step_result)> done) override {
-    if (throw_steps > 0 && throw_steps-- > 0)
+    const bool over_a_row =
+        std::any_of(input.rows.begin(), input.rows.end(), [this](const kernels::step_row& row) {
+          return row.token == crashes_over;
+        });
+    if (over_a_row || (throw_steps > 0 && throw_steps-- > 0))
       throw crash{}; // no std::exception, which would be a failed step
     ++steps;
     most_sequences = std::max(most_sequences, input.sequences.size());
@@ -108,10 +112,11 @@ class fake_backend final : public kernels::backend {
 
   bool held = false;
   std::uint32_t fail_steps = 0;
-  std::uint32_t throw_steps = 0; ///< that bring the executor actor down
-  std::int32_t poison = -1;      ///< rows with this input token are not finite
-  std::int32_t ends_after = -1;  ///< the end token follows this one
-  bool by_seed = false;          ///< tokens depend on the sampling seed too
+  std::uint32_t throw_steps = 0;  ///< that bring the executor actor down
+  std::int32_t crashes_over = -1; ///< a step with this input token brings the executor actor down
+  std::int32_t poison = -1;       ///< rows with this input token are not finite
+  std::int32_t ends_after = -1;   ///< the end token follows this one
+  bool by_seed = false;           ///< tokens depend on the sampling seed too
   std::uint64_t steps = 0;
   std::size_t most_sequences = 0;
   mutable std::atomic<std::uint32_t> blocks_out{0}, blocks_in{0}; ///< copied; by the parker's worker

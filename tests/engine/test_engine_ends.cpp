@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starts that fail, crashes, shutdowns and the engine's destruction.
+// Starts that fail, shutdowns and the engine's destruction.
 #include "engine_fixture.hpp"
 #include "heard_log.hpp"
 
@@ -33,11 +33,6 @@ struct ends_fixture : test::engine_fixture {
     stream s = engine->submit(ask({1}, 100));
     run_until([&] { return host->backend_of_test->steps > before; });
     return {std::move(s), std::make_shared<answer>()};
-  }
-  /// A request alone in the step that brings the executor down.
-  std::shared_ptr<answer> crash_over(std::vector<std::int32_t> prompt) {
-    host->backend_of_test->throw_steps = 1;
-    return finish(ask(std::move(prompt), 5));
   }
 };
 
@@ -125,65 +120,6 @@ BOOST_AUTO_TEST_CASE(an_engine_that_goes_with_its_executor_stops_the_loading_too
   BOOST_TEST(asked.stop_requested());
 }
 
-BOOST_AUTO_TEST_CASE(after_a_crash_the_engine_is_not_ready_until_it_is_rebuilt_and_its_sums_go_on) {
-  start();
-  (void)finish(ask({1, 2, 3}, 10));
-  const engine_stats before = engine->stats();
-  BOOST_TEST(before.ready);
-  const auto broken = crash_over({5});
-  BOOST_REQUIRE(broken->failed);
-  BOOST_TEST((broken->failed->code == errc::executor_failed));
-  BOOST_TEST(!engine->stats().ready);
-  run_until([&] { return engine->stats().ready; });
-  BOOST_TEST(finish(ask({1, 2}, 10))->done.has_value());
-  const engine_stats after = engine->stats();
-  BOOST_TEST(after.steps > before.steps);
-  BOOST_TEST(after.decode_tokens >= before.decode_tokens + 9);
-  BOOST_TEST(after.submitted == 3U);
-  BOOST_TEST(after.finished_length == 2U);
-  BOOST_REQUIRE(after.failed.size() == 1U);
-  BOOST_TEST(after.failed[0].second == 1U);
-}
-
-BOOST_AUTO_TEST_CASE(a_prompt_that_was_alone_in_hand_at_two_crashes_is_refused) {
-  start();
-  for (int i = 0; i < 2; ++i) {
-    BOOST_TEST((crash_over({7, 8})->failed->code == errc::executor_failed));
-    run_until([&] { return engine->stats().ready; });
-  }
-  const auto refused = finish(ask({7, 8}, 5));
-  BOOST_REQUIRE(refused->failed);
-  BOOST_TEST((refused->failed->code == errc::poison_request));
-  BOOST_TEST(finish(ask({7, 9}, 5))->done.has_value());
-}
-
-BOOST_AUTO_TEST_CASE(a_prompt_that_was_answered_since_its_crash_is_no_poison) {
-  start();
-  for (int i = 0; i < 2; ++i) {
-    (void)crash_over({7, 8});
-    run_until([&] { return engine->stats().ready; });
-    BOOST_TEST(finish(ask({7, 8}, 5))->done.has_value());
-  }
-}
-
-BOOST_AUTO_TEST_CASE(an_engine_that_crashes_too_often_stays_down_and_says_so) {
-  start();
-  for (std::int32_t i = 0; i < 4; ++i) {
-    run_until([&] { return engine->stats().ready; });
-    (void)crash_over({10 + i});
-  }
-  turn();
-  BOOST_TEST(timers->pending() == 0U); // nobody plans to rebuild it
-  BOOST_TEST(!engine->stats().ready);
-  const auto a = finish(ask({1}, 5));
-  BOOST_REQUIRE(a->failed);
-  BOOST_TEST((a->failed->code == errc::executor_failed));
-  BOOST_TEST(a->failed->message.find("too often") != std::string::npos);
-  shut_down(std::chrono::seconds(1));
-  run_until([&] { return ended.has_value(); });
-  BOOST_TEST(ended->has_value());
-}
-
 BOOST_AUTO_TEST_CASE(shutdown_lets_running_work_finish_and_refuses_new_work) {
   start();
   stream s = engine->submit(ask({1}, 30));
@@ -256,15 +192,6 @@ BOOST_AUTO_TEST_CASE(a_finished_shutdown_leaves_no_timer) {
   run_until([&] { return a->ids.size() > 2; });
   shut_down(std::chrono::minutes(10));
   run_until([&] { return ended.has_value(); });
-  BOOST_TEST(timers->pending() == 0U);
-}
-
-BOOST_AUTO_TEST_CASE(a_shutdown_in_a_recovery_leaves_no_timer) {
-  start();
-  (void)crash_over({5});
-  shut_down(std::chrono::minutes(10));
-  run_until([&] { return ended.has_value(); });
-  BOOST_TEST(ended->has_value());
   BOOST_TEST(timers->pending() == 0U);
 }
 

@@ -87,14 +87,26 @@ BOOST_AUTO_TEST_CASE(a_request_that_fails_on_its_way_leaves_the_tokens_before_it
   BOOST_TEST(trace.failed->code == "not_finite");
 }
 
-BOOST_AUTO_TEST_CASE(a_crash_of_the_engine_leaves_the_traces_of_those_it_ended) {
+BOOST_AUTO_TEST_CASE(a_crash_of_the_engine_leaves_the_trace_of_the_one_it_ended) {
   start();
-  host->backend_of_test->throw_steps = 1;
+  host->backend_of_test->crashes_over = 2;
   const auto a = finish(ask({1, 2}, 5));
   BOOST_REQUIRE(a->failed);
   const auto trace = only_trace();
   BOOST_REQUIRE(trace.failed);
-  BOOST_TEST(trace.failed->code == "executor_failed");
+  BOOST_TEST(trace.failed->code == "poison_request");
+}
+
+BOOST_AUTO_TEST_CASE(the_trace_of_one_that_went_on_after_a_crash_is_whole) {
+  start();
+  stream s = engine->submit(ask({1, 2}, 9));
+  auto a = std::make_shared<answer>();
+  collect(s, a);
+  run_until([&] { return a->ids.size() == 4; });
+  host->backend_of_test->throw_steps = 1;
+  run_until([&] { return a->terminal > 0; });
+  BOOST_TEST(engine->stats().restarts == 1U);
+  BOOST_TEST(only_trace().token_ids == answer_alone({1, 2}, 9), boost::test_tools::per_element());
 }
 
 BOOST_AUTO_TEST_CASE(a_cancelled_request_is_no_failure) {

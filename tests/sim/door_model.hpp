@@ -18,7 +18,8 @@
 
 namespace troupe::sim {
 
-/// Computes at once, answers after a drawn time; fails steps with a drawn chance.
+/// Computes at once, answers after a drawn time; fails steps with a drawn chance, and brings its executor
+/// down when told to.
 class slow_backend final : public kernels::backend {
  public:
   slow_backend(
@@ -33,6 +34,10 @@ class slow_backend final : public kernels::backend {
   void submit(
       std::shared_ptr<const kernels::step_program>, kernels::step_input input,
       std::function<void(kernels::step_result)> done) override {
+    if (crashes && crashes()) {
+      for (const auto& s : input.sequences) ++crashed_with[s.sampling.seed];
+      throw broken_executor{};
+    }
     kernels::step_result r = memory_.compute(input, {});
     if (chance_.below(1000) < static_cast<std::uint64_t>(step_fails_ * 1000)) {
       for (const auto& s : input.sequences) ++failures[s.sampling.seed];
@@ -50,7 +55,10 @@ class slow_backend final : public kernels::backend {
   }
 
   static constexpr std::chrono::microseconds shortest{200}, per_row{40}, drawn{300}; ///< of a step's time
-  std::map<std::uint64_t, std::uint32_t> failures; ///< steps that failed with the sequence of this seed
+  std::map<std::uint64_t, std::uint32_t> failures;     ///< steps that failed with the sequence of this seed
+  struct broken_executor {};                           ///< no std::exception, which would be a failed step
+  std::function<bool()> crashes;                       ///< asked at every step
+  std::map<std::uint64_t, std::uint32_t> crashed_with; ///< as `failures`
 
  private:
   stand_in memory_;

@@ -131,7 +131,10 @@ std::string door_watch::cause_fault(
   case errc::bad_request:
     return needs(wish.n > facts_.places && why.param == "n", "nothing is wrong with it");
   case errc::poison_request:
-    return needs(facts_.steps_fail && c.failed_steps >= 2, "it was not in two failed steps");
+    return needs(
+        c.failed_steps + c.crashes >= 2, "it was not in two failed steps, or in hand at two crashes");
+  case errc::executor_failed:
+    return needs(c.down, "the engine had crashed seldom enough");
   case errc::internal:
     return needs(c.text_failed, "nothing broke");
   default:
@@ -163,7 +166,7 @@ std::string door_watch::check(const detail::engine_state& engine, time_point now
   const engine_stats s = engine.stats();
   if (s.kv_free + s.kv_leased + s.kv_limbo + s.kv_cached != s.kv_total) return "the KV pool's sum is wrong";
   if (s.paused != std::exchange(paused_, s.paused)) paused_changed_ = now;
-  const duration late = facts_.lateness + slack;
+  const duration late = facts_.lateness + slack + facts_.recovery;
   // Whoever is paused now was paused then, and heard of no read since the last one of all.
   if (paused_ > 0 && now > std::max(paused_changed_, last_read_) + facts_.slow_consumer + late)
     return "a request is paused for longer than a slow reader may be";
@@ -172,7 +175,7 @@ std::string door_watch::check(const detail::engine_state& engine, time_point now
     followed& f = requests_.at(seed);
     const std::string name = "stream " + std::to_string(f.stream_id);
     // The step that runs when its end is asked for may need its blocks to the end.
-    const duration step = facts_.longest_step + facts_.lateness;
+    const duration step = facts_.longest_step + facts_.lateness + facts_.recovery;
     if (f.left && now > *f.left + step + slack)
       return name + " is still there after its end, or its client's";
     if (f.deadline > duration::zero() && !f.left && now > f.submitted + f.deadline + late + step) {

@@ -33,6 +33,7 @@ struct door_facts {
   duration lateness{};     ///< of a timer, at most
   duration longest_step{}; ///< of the backend
   bool steps_fail = false; ///< by lot
+  duration recovery{};     ///< from a crash until the requests are back, at most; 0: nothing crashes
 };
 
 /// How things stand at the moment of an answer.
@@ -42,6 +43,8 @@ struct door_circumstances {
   std::optional<time_point> draining_since;
   bool cancel_sent = false;
   std::uint32_t failed_steps = 0; ///< that this request was in
+  std::uint32_t crashes = 0;      ///< that it may have been in hand at
+  bool down = false;              ///< the engine failed too often
   bool text_failed = false;       ///< memory ran out in this request
 };
 

@@ -12,6 +12,7 @@
 #include "sim/door_model.hpp"
 #include "sim/door_watch.hpp"
 #include "sim/door_wishes.hpp"
+#include "sim/failing_timers.hpp"
 #include "sim/stand_in.hpp"
 
 #include <boost/asio/error.hpp>
@@ -34,6 +35,8 @@ using std::chrono::seconds;
 constexpr std::uint64_t most_events = 2'000'000; // a run that goes on longer is stuck
 constexpr seconds early_drain{1}, late_drain{120};
 constexpr microseconds latest_timer{3000};
+// Three recoveries in a row, with the engine's growing delays, and what the backend still does.
+constexpr milliseconds longest_recovery{400};
 
 /// Both ends of one connection.
 struct connection {
@@ -84,6 +87,8 @@ class door_world final : server::door_services {
 
   void take_facts(const engine_options& o, duration lateness);
   void draw_clients();
+  void draw_crashes();
+  bool scheduler_runs() const;
   void connect(connection& c);
   void apply(connection& c);
   void arm(connection& c);
@@ -110,6 +115,7 @@ class door_world final : server::door_services {
   std::uint64_t seed_;
   runtime::random_stream chance_;
   runtime::sim::world world_;
+  runtime::random_stream crash_chance_;
   imaginary_model model_;
   std::uint32_t blocks_, block_tokens_, context_;
   double step_fails_ = 0;
@@ -120,6 +126,8 @@ class door_world final : server::door_services {
   std::optional<door_watch> watch_;
   std::optional<time_point> draining_since_, ready_at_;
   std::shared_ptr<runtime::sim::counting_timers> engine_timers_; // the world's, those of the engine counted
+  std::shared_ptr<failing_timers> failing_timers_;
+  std::uint32_t crashes_left_ = 0, scheduler_crashes_ = 0;
   std::shared_ptr<detail::engine_state> engine_;
   std::map<std::uint64_t, std::uint64_t> stream_of_seed_; // a wish is known in the engine by its drawn seed
   std::optional<std::uint64_t> guilty_;                   // stream of the request that broke an oracle first
@@ -135,7 +143,7 @@ class door_world final : server::door_services {
 
 door_world::door_world(std::uint64_t seed) :
     seed_(seed), chance_(seed, 17), world_(seed, microseconds(chance_.below(2) == 0 ? 0 : 5)),
-    blocks_(static_cast<std::uint32_t>(12 + chance_.below(80))), block_tokens_(4),
+    crash_chance_(seed, 53), blocks_(static_cast<std::uint32_t>(12 + chance_.below(80))), block_tokens_(4),
     context_(static_cast<std::uint32_t>(48 + chance_.below(80))), context_of_doors_{
                                                                       {}, {}, counters_, *this} {
   const auto one_in = [this](std::uint64_t n) { return chance_.below(n) == 0; };
@@ -182,7 +190,8 @@ door_world::door_world(std::uint64_t seed) :
   e.clock = std::shared_ptr<runtime::clock>(std::shared_ptr<void>(), &world_.clock);
   engine_timers_ = std::make_shared<runtime::sim::counting_timers>(
       std::shared_ptr<runtime::timers>(std::shared_ptr<void>(), &world_.timers));
-  e.timers = engine_timers_;
+  failing_timers_ = std::make_shared<failing_timers>(engine_timers_);
+  e.timers = failing_timers_;
   e.background = world_.executor.get_executor();
   e.load = [host = host_](const engine_options&, std::stop_token) -> detail::host_result {
     return std::shared_ptr<const detail::model_host>(host);
@@ -192,6 +201,35 @@ door_world::door_world(std::uint64_t seed) :
   engine_ =
       std::make_shared<detail::engine_state>(world_.executor.get_executor(), std::move(o), std::move(e));
   draw_clients();
+  draw_crashes();
+}
+
+/// In a third of the runs the executor and the scheduler crash, now and then more often than the engine
+/// bears.
+void door_world::draw_crashes() {
+  if (crash_chance_.below(3) != 0) return;
+  crashes_left_ = static_cast<std::uint32_t>(1 + crash_chance_.below(crash_chance_.below(6) == 0 ? 8 : 3));
+  facts_.recovery = longest_recovery;
+  const std::uint64_t one_in = 2 + crash_chance_.below(40);
+  const auto now_crashes = [this, one_in] {
+    if (crashes_left_ == 0 || crash_chance_.below(one_in) != 0) return false;
+    --crashes_left_;
+    return true;
+  };
+  backend_->crashes = now_crashes;
+  failing_timers_->fails = [this, now_crashes] {
+    if (crashes_left_ == 0 || !scheduler_runs() || !now_crashes()) return false;
+    ++scheduler_crashes_;
+    return true;
+  };
+}
+
+/// Whether it is the scheduler who starts a timer, over a message.
+bool door_world::scheduler_runs() const {
+  const auto all = engine_->system.status();
+  return std::any_of(all.begin(), all.end(), [](const runtime::actor_status& s) {
+    return s.name == actors::scheduler_protocol::name && s.state == "running" && !s.message.empty();
+  });
 }
 
 void door_world::take_facts(const engine_options& o, duration lateness) {
@@ -295,12 +333,23 @@ void door_world::on_stream_event(connection& c, server::request_key key, stream_
   if (c.server_gone || !c.streams.contains(key)) return;
   const door_wish& wish = *c.asked.at(key);
   if (const auto* failed = std::get_if<failed_event>(&event)) {
-    door_circumstances about{now(), c.stalled_since, draining_since_, c.cancelled.contains(wish.id), 0,
-                             false};
+    door_circumstances about{
+        now(),
+        c.stalled_since,
+        draining_since_,
+        c.cancelled.contains(wish.id),
+        0,
+        scheduler_crashes_,
+        engine_->stats().restarts >= 3 && !engine_->stats().ready,
+        false};
+    std::uint32_t in_hand = 0;
     for (std::uint32_t i = 0; i < wish.n; ++i) {
       const auto steps = backend_->failures.find(detail::choice_seed(wish.wish.seed, i));
       if (steps != backend_->failures.end()) about.failed_steps = std::max(about.failed_steps, steps->second);
+      const auto crashes = backend_->crashed_with.find(detail::choice_seed(wish.wish.seed, i));
+      if (crashes != backend_->crashed_with.end()) in_hand += crashes->second; // one prompt
     }
+    about.crashes += in_hand;
     about.text_failed = host_->text_failures > 0;
     if (const auto fault = watch_->failed(wish, failed->why, about); !fault.empty())
       fail("request " + wish.id + " " + fault, &wish);

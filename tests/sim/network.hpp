@@ -25,7 +25,8 @@ using any_message = std::variant<
     actors::publish_blocks, actors::run_step, actors::close_sequence, actors::step_computed,
     actors::row_verdicts, actors::check_rows, actors::park_blocks, actors::prefetch_parked,
     actors::restore_blocks, actors::drop_parked, actors::park_job_done, actors::sequence_parked,
-    actors::sequence_restored, actors::park_room, actors::limit_batch, actors::spare_memory, actors::retune>;
+    actors::sequence_restored, actors::park_room, actors::limit_batch, actors::spare_memory, actors::retune,
+    actors::readmission, actors::scheduler_renewed>;
 
 /// Participants: the fixed ones, then one per request.
 using party = std::uint32_t;
@@ -59,6 +60,15 @@ class network {
   }
 
   bool empty() const noexcept { return ready_.empty(); }
+  /// What is on its way to those for whom `gone(party)` holds is lost.
+  template<class Gone>
+  void lose(Gone&& gone) {
+    std::erase_if(ready_, [&](std::size_t channel) {
+      const bool lost = gone(channels_[channel].front().to);
+      if (lost) channels_[channel].clear();
+      return lost;
+    });
+  }
   /// Whether control from one to the other is under way.
   bool waits(party from, party to) const {
     const auto at = index_.find(key_of(from, to, runtime::message_class::control));

@@ -29,6 +29,7 @@ void simulation::check_endings() {
 
 /// KV sums, and that nothing the backend still writes belongs to anybody else.
 void simulation::check_ledger() {
+  if (down_) return;
   const auto& pool = cache_.pool();
   require(pool.balanced(), "free + leased + limbo + cached is not total");
   if (mail_.sent() % 16 == 0) require(pool.audit(), "the ledger's counts differ from its blocks");
@@ -95,16 +96,21 @@ void simulation::check_step_input(const kernels::step_input& input) {
 
 /// Every wait has an end.
 void simulation::check_bounds() {
+  if (down_) return;
   const auto late = scenario_.faults.alarm_lateness + slack + 4 * scenario_.step_time;
   for (const auto& p : participants_) {
     if (!p.core || p.over) continue;
     const auto id = p.core->id().number;
     if (p.script->deadline > duration::zero())
-      require(now_ <= p.submitted + p.script->deadline + late, "still there after its deadline", id);
+      require(
+          now_ <= std::max(p.submitted + p.script->deadline, up_since_) + late,
+          "still there after its deadline", id);
     if (p.left_at != time_point::max())
-      require(now_ <= p.left_at + late, "still there after its client left", id);
+      require(now_ <= std::max(p.left_at, up_since_) + late, "still there after its client left", id);
     if (p.silent_since != time_point::max())
-      require(now_ <= p.silent_since + p.script->slow_consumer + late, "a slow reader is still there", id);
+      require(
+          now_ <= std::max(p.silent_since + p.script->slow_consumer, up_since_) + late,
+          "a slow reader is still there", id);
   }
   // A sequence with blocks gets a row before the others could have used the budget up many times over.
   const auto& o = policy_;
@@ -126,7 +132,7 @@ void simulation::check_bounds() {
 
 /// Nothing is under way and time is about to jump: whoever could run must have a reason to wait.
 void simulation::check_not_stalled() {
-  if (!mail_.empty() || in_backend_ || copying_ || !open_) return;
+  if (!mail_.empty() || in_backend_ || copying_ || !open_ || down_) return;
   for (const auto& v : seen_) {
     const auto& p = participants_.at(v.id.number - 1);
     if (v.closing) complain("an ended sequence waits for nobody", v.id.number);
@@ -161,7 +167,10 @@ void simulation::check_end() {
   const auto s = scheduler_.stats();
   std::uint64_t ended = s.finished_stop + s.finished_length + s.cancelled;
   for (const auto n : s.failed) ended += n;
-  require(ended == s.submitted && s.submitted == participants_.size(), "the counters do not add up");
+  require(
+      ended == s.submitted &&
+          (s.submitted == participants_.size() || generation_ != first_generation || down_),
+      "the counters do not add up");
   require(s.steps == steps_launched_, "steps were miscounted");
   require(s.parked == 0, "a park ended neither in a resume nor in a release");
 }

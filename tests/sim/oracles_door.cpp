@@ -36,9 +36,9 @@ void simulation::check_admission(const actors::admission_request& m) {
   if (fresh) tenant->second.requests = tenant->second.at_least = policy_.tenants.request_burst;
   const double use = scheduler_.kv_use(); // before the message; its parts are checked after every turn
   door_use_ = use;
-  door_was_full_ = open_ && !draining_ && use >= policy_.kv_high_watermark;
+  door_was_full_ = open_ && !drain_told_ && use >= policy_.kv_high_watermark;
   door_was_shedding_ =
-      open_ && !draining_ && use >= policy_.kv_low_watermark && m.priority >= policy_.low_priority;
+      open_ && !drain_told_ && use >= policy_.kv_low_watermark && m.priority >= policy_.low_priority;
   const auto& o = policy_;
   door_queued_ = scheduler_.queued();
   door_bytes_ = scheduler_.queued_bytes();
@@ -60,6 +60,9 @@ void simulation::check_refusal(const actors::refused& m) {
   note_shut(m);
   auto& tenant = tenants_[of(m.id).script->tenant];
   tenant.live -= of(m.id).handed_in; // it was admitted, and its prompt is refused
+  require(
+      !of(m.id).came_back || of(m.id).expects_refusal, "refused although it was let in before a crash",
+      m.id.number);
   // The door says nothing of levels that let go before.
   require(
       m.why.code != errc::kv_cache_full || full_.on(), "refused as full after the level let go", m.id.number);

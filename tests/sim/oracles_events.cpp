@@ -99,7 +99,10 @@ time_point simulation::group_submitted(const participant& p) const {
 bool simulation::group_runs(const participant& p) const {
   return p.script->group != 0 &&
          std::any_of(participants_.begin(), participants_.end(), [&](const auto& other) {
-           return &other != &p && other.script->group == p.script->group && other.started && !other.finished;
+           const bool known =
+               other.accepted || !returning_.contains(other.core ? other.core->id().number : 0);
+           return &other != &p && other.script->group == p.script->group && other.started && known &&
+                  !other.finished && !other.over;
          });
 }
 
@@ -181,8 +184,8 @@ void simulation::check_failure(participant& p, const error& why) {
     needs(p.given - p.read_told > p.script->credit / 2 || now_ < p.told_at + std::chrono::milliseconds(5));
     break;
   case errc::poison_request:
-    needs(p.failed_steps >= 2);
-    if (f.step_fails == 0 && !allocation_failed_) needs(p.script->poison);
+    needs(p.failed_steps + p.crashes >= 2);
+    if (f.step_fails == 0 && !allocation_failed_) needs(p.script->poison || p.condemned);
     break;
   case errc::not_finite: // tokens under way may be lost to a failure
     needs(

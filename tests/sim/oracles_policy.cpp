@@ -47,8 +47,9 @@ void simulation::check_flapping(bool admitted, std::uint32_t priority) {
 /// In a step of prompts alone, which no time limits, the eldest has a quarter of the rows, or all it wants,
 /// and more only when the shorter ones have all they want; the others come in order of length.
 void simulation::check_prompt_shares(const views& now_seen) {
-  const bool undisturbed = scenario_.faults.step_fails == 0 && scenario_.faults.allocation_fails == 0 &&
-                           row_faults_.poison_seeds.empty() && row_faults_.not_finite.empty();
+  const bool undisturbed = generation_ == first_generation && scenario_.faults.step_fails == 0 &&
+                           scenario_.faults.allocation_fails == 0 && row_faults_.poison_seeds.empty() &&
+                           row_faults_.not_finite.empty();
   if (!undisturbed || shortage_ || !prompts_only_ || !scenario_.memory_orders.empty()) return;
   struct prompt {
     std::pair<std::int64_t, actors::request_id> rank;

@@ -36,8 +36,9 @@ void simulation::note_batch_limit(const actors::limit_batch& m) {
 /// bounds stay; but nobody comes to them.
 void simulation::check_queue_bounds(std::uint64_t waiting, bool admitted) {
   const auto yielded = scheduler_.stats().seats_yielded;
+  const auto came_back = scheduler_.stats().readmitted;
   require(
-      waiting <= std::max(policy_.max_queue + yielded, queue_left_ + yielded - yields_then_),
+      waiting <= std::max(policy_.max_queue + yielded, queue_left_ + yielded - yields_then_) + came_back,
       "more requests in the queue than max_queue");
   if (!admitted || yielded != door_yielded_) return; // whoever yields its seat joins the queue, full or not
   require(!door_queue_full_ || waiting <= door_queued_, "admitted into a full queue");

@@ -22,7 +22,7 @@ void simulation::check_scheduler(std::string_view message) {
         "a rank that does not age as documented", v.id.number);
     if (!v.started && !v.closing && of(v.id).script->group == 0)
       require(
-          now_ <= v.arrival + o.queue_timeout + scenario_.faults.alarm_lateness + slack,
+          now_ <= std::max(v.arrival + o.queue_timeout, up_since_) + scenario_.faults.alarm_lateness + slack,
           "a request waits beyond the queue's timeout", v.id.number);
   }
   require(now_seen.size() > 0 || scheduler_.committed_blocks() == 0, "blocks are committed to nobody");
@@ -32,7 +32,7 @@ void simulation::check_scheduler(std::string_view message) {
     const bool grew = now_seen.size() > seen_.size();
     require(!(grew && door_was_full_), "admitted above the high watermark");
     require(!(grew && door_was_shedding_), "low priority admitted above the low watermark");
-    require(!(grew && (draining_ || !open_)), "admitted while draining or loading");
+    require(!(grew && (drain_told_ || !open_)), "admitted while draining or loading");
   }
   if (message == "admission_request" && now_seen.size() > seen_.size())
     require(!full_.on(), "admitted before the level let go");
@@ -59,6 +59,10 @@ void simulation::check_plan(const actors::run_step& step) {
   std::uint64_t rows = 0, scored = 0;
   require(running_requests_.empty(), "a step was launched while another one runs");
   require(!step.entries.empty(), "an empty step was launched");
+  for (const auto& e : step.entries)
+    require(
+        !of(e.id).on_trial || step.entries.size() == 1, "one that was in hand at a crash runs with others",
+        e.id.number);
   require(step.entries.size() <= o.max_batch, "more sequences in a step than max_batch");
   ++steps_launched_;
   launched_ = true;
@@ -148,8 +152,9 @@ void simulation::check_turns(const views& now_seen) {
 
 /// Of prompts under way, none is left out of a step for a longer one that is not the eldest.
 void simulation::check_lengths(const views& now_seen) {
-  const bool undisturbed = scenario_.faults.step_fails == 0 && scenario_.faults.allocation_fails == 0 &&
-                           row_faults_.poison_seeds.empty() && row_faults_.not_finite.empty();
+  const bool undisturbed = generation_ == first_generation && scenario_.faults.step_fails == 0 &&
+                           scenario_.faults.allocation_fails == 0 && row_faults_.poison_seeds.empty() &&
+                           row_faults_.not_finite.empty();
   if (!undisturbed || shortage_) return;
   const auto left = [&](const actors::scheduler_core::view& v) {
     return of(v.id).script->prompt.size() + v.generated - v.computed;

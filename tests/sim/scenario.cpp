@@ -106,6 +106,15 @@ void make_parking(scenario& s, rng& r) {
   if (r.chance(0.4)) s.faults.disk_spoils = r.unit();
 }
 
+/// The engine's actors crash: by lot, and over clients that bring them down.
+void make_crashes(scenario& s, rng& r) {
+  s.faults.most_crashes = in(r, 1, 6);
+  s.faults.crashes = r.chance(0.5) ? 0.02 * r.unit() : 0.2 * r.unit();
+  s.faults.restart_delay = r.chance(0.3) ? duration(0) : between(r, duration(0), milliseconds(5));
+  if (r.chance(0.5))
+    for (auto& c : s.clients) c.crasher = r.chance(0.1);
+}
+
 client_script
 make_client(const scenario& s, const features& f, rng& r, duration spread, std::uint64_t number) {
   client_script c;
@@ -233,6 +242,10 @@ scenario make_lengths(rng& r) {
   return s;
 }
 
+actors::park_costs costs_of(const scenario& s) {
+  return {s.copy_time, s.copy_time, 20 * s.copy_time, 20 * s.copy_time};
+}
+
 scenario make_scenario(std::uint64_t seed) {
   rng r(seed, 1);
   if (seed % 50 == 25) return make_lengths(r);
@@ -257,6 +270,7 @@ scenario make_scenario(std::uint64_t seed) {
   if (r.chance(0.15)) s.options.max_queue_bytes = pick(r, {20U, 100U, 400U});
   s.options.batch_patience = between(r, microseconds(1), milliseconds(20));
   if (r.chance(0.25)) s.policy_changes = draw_policy_changes(s, r, spread + milliseconds(40));
+  if (r.chance(0.25)) make_crashes(s, r);
   return s;
 }
 

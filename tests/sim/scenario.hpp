@@ -41,6 +41,7 @@ struct client_script {
   std::optional<std::uint32_t> leaves_at;        ///< events seen before the client cancels
   std::optional<duration> leaves_after;          ///< time after arrival at which it cancels
   bool poison = false;
+  bool crasher = false;                          ///< each of its steps brings the executor down
   std::optional<std::uint32_t> not_finite_token; ///< index of the drawn token that comes out as NaN
 };
 
@@ -52,6 +53,9 @@ struct fault_settings {
   duration alarm_lateness{};   ///< at most
   double disk_fails = 0;       ///< probability per piece of parked blocks that the disk takes or gives
   double disk_spoils = 0;      ///< and that a piece comes back other than it was
+  double crashes = 0;          ///< per message to one of the engine's actors that this actor crashes over it
+  std::uint32_t most_crashes = 0; ///< by lot, beside those of crashers
+  duration restart_delay{};       ///< from a crash until the actors are made anew, at least
 };
 
 /// What the engine orders while memory is short, and when it is back.
@@ -96,5 +100,8 @@ scenario make_suspects(runtime::random_stream& r);
 
 /// The same seed gives the same scenario. Each seed switches on a random subset of features and faults.
 scenario make_scenario(std::uint64_t seed);
+
+/// Of the parker's copies; the disk takes twenty times as long as memory.
+actors::park_costs costs_of(const scenario& s);
 
 } // namespace troupe::sim

@@ -11,11 +11,7 @@
 namespace troupe::sim {
 namespace {
 
-constexpr std::uint32_t model_number = 3, generation = 2; // any: they must only be carried along
-
-actors::park_costs costs_of(const scenario& s) {
-  return {s.copy_time, s.copy_time, 20 * s.copy_time, 20 * s.copy_time};
-}
+constexpr std::uint32_t model_number = 3; // any: it must only be carried along
 
 std::uint64_t mix(std::uint64_t a, std::uint64_t b) noexcept {
   return (a ^ b) * 0x9E3779B97F4A7C15U ^ (a >> 29);
@@ -24,7 +20,8 @@ std::uint64_t mix(std::uint64_t a, std::uint64_t b) noexcept {
 } // namespace
 
 simulation::simulation(std::uint64_t seed, const scenario& s, recorder* record) :
-    scenario_(s), policy_(s.options), record_(record), chance_(seed, 2), mail_(seed), scheduler_(s.options),
+    scenario_(s), policy_(s.options), options_(std::make_shared<const actors::scheduler_options>(s.options)),
+    record_(record), chance_(seed, 2), mail_(seed), scheduler_(s.options),
     cache_({model_number, 0, 0}, s.blocks, s.block_tokens),
     parker_({s.park_memory, s.park_disk, costs_of(s)}), backend_(s.model, s.blocks, s.block_tokens),
     park_store_(s.park_memory, s.park_disk, s.block_tokens), writers_(s.blocks),
@@ -73,14 +70,18 @@ simulation::simulation(std::uint64_t seed, const scenario& s, recorder* record) 
                          {s.park_memory, s.park_disk, costs_of(s)}});
   for (const memory_order& order : s.memory_orders) {
     control(order.at, actors::limit_batch{order.batch});
+    at(time_point(order.at), [this, order] { memory_order_ = order; });
     at(time_point(order.at), [this, forget = order.forget] {
       mail_.push<actors::cache_protocol>(client, cache_manager, actors::spare_memory{forget});
     });
   }
   for (const policy_change& c : s.policy_changes)
-    control(c.at, actors::retune{std::make_shared<const actors::scheduler_options>(c.to)});
-  if (s.drain_at) control(*s.drain_at, actors::drain{});
-  if (s.cut_at) control(*s.cut_at, actors::cut{error{errc::shutdown, "cut", {}, 0}});
+    at(time_point(c.at), [this, to = std::make_shared<const actors::scheduler_options>(c.to)] {
+      options_ = to;
+      if (!down_) mail_.push<actors::scheduler_protocol>(client, scheduler, actors::retune{to});
+    });
+  if (s.drain_at) at(time_point(*s.drain_at), [this] { order(false); });
+  if (s.cut_at) at(time_point(*s.cut_at), [this] { order(true); });
 }
 
 outcome simulation::run() {
@@ -93,20 +94,8 @@ outcome simulation::run() {
   } catch (violation& v) {
     result_.wrong = std::move(v);
   }
-  const auto stats = scheduler_.stats();
   result_.messages = events;
-  result_.steps = stats.steps;
-  result_.preemptions = stats.preemptions;
-  result_.failed_steps = stats.failed_steps;
-  result_.prefix_found = stats.prefix_found_tokens;
-  result_.seats_yielded = stats.seats_yielded;
-  result_.displaced = stats.displaced;
-  result_.backfilled = stats.backfilled;
-  result_.cut_steps = stats.cut_steps;
-  result_.parks = stats.parks;
-  result_.resumes = stats.resumes;
-  result_.parks_lost = stats.resumes_failed;
-  result_.park_disk_blocks = parker_.level().written;
+  add_sums();
   return result_;
 }
 
@@ -136,7 +125,7 @@ party simulation::party_of(const participant& p) const noexcept {
 }
 
 simulation::participant& simulation::of(actors::request_id id) {
-  if (id.model != model_number || id.generation != generation || id.number == 0 ||
+  if (id.model != model_number || id.generation != generation_ || id.number == 0 ||
       id.number > participants_.size())
     complain("a message names a request that does not exist", id.number);
   return participants_[id.number - 1];
@@ -158,6 +147,12 @@ void simulation::trace(const delivery& d) {
 
 void simulation::deliver(delivery d) {
   trace(d);
+  if (of_engine(d.to) && down_) return; // nobody is there
+  if (of_engine(d.to) && brings_down(d)) return crash(std::move(d));
+  handle(std::move(d));
+}
+
+void simulation::handle(delivery d) {
   std::visit(
       [&](auto& m) {
         using message = std::remove_reference_t<decltype(m)>;
@@ -191,12 +186,19 @@ template<class Message>
 void simulation::to_scheduler(party, Message&& m) {
   using message = std::remove_cvref_t<Message>;
   constexpr auto name = runtime::type_name<message>();
+  if constexpr (requires { m.id.generation; })
+    if (m.id.generation != generation_) {
+      scheduler_.on(std::forward<Message>(m), now_, scheduler_effects_);
+      require(scheduler_effects_.empty(), "a message of an earlier generation has an effect", m.id.number);
+      return;
+    }
+  if constexpr (std::is_same_v<message, actors::readmission>) note_return(m);
   if constexpr (std::is_same_v<message, actors::admission_request>) check_admission(m);
   if constexpr (std::is_same_v<message, actors::retune>) note_retune(m);
   if constexpr (std::is_same_v<message, actors::limit_batch>) note_batch_limit(m);
   if constexpr (std::is_same_v<message, actors::model_ready>) open_ = true;
-  if constexpr (std::is_same_v<message, actors::drain>) draining_ = true;
-  if constexpr (std::is_same_v<message, actors::cut>) draining_ = cut_ = true;
+  if constexpr (std::is_same_v<message, actors::drain>) draining_ = drain_told_ = true;
+  if constexpr (std::is_same_v<message, actors::cut>) draining_ = drain_told_ = cut_ = true;
   if constexpr (std::is_same_v<message, actors::enqueue>) of(m.id).handed_in = true;
   if constexpr (std::is_same_v<message, actors::stream_paused>) of(m.id).scheduler_paused = true;
   if constexpr (std::is_same_v<message, actors::stream_resumed>) of(m.id).scheduler_paused = false;
@@ -271,6 +273,7 @@ void simulation::carry_out_scheduler() {
             of(e.id).failed_in_a_row = 0;
             ++of(e.id).fresh;
           }
+          if constexpr (std::is_same_v<effect_type, token_ready>) of(e.id).on_trial = false;
           if constexpr (std::is_same_v<effect_type, run_step> || std::is_same_v<effect_type, reserve_blocks>)
             if (e.step_seq != plan_seq_) {
               plan_seq_ = e.step_seq;
@@ -429,8 +432,9 @@ void simulation::start_copying(const actors::park_job& job) {
       answer.outcome = actors::park_outcome::corrupt;
     if (answer.outcome != actors::park_outcome::failed)
       park_store_.run(what, backend_, answer.outcome == actors::park_outcome::corrupt);
-    if (what.work == park_work::load || what.work == park_work::fetch) note_writers(what);
+    if (!down_ && (what.work == park_work::load || what.work == park_work::fetch)) note_writers(what);
     disk_failed_ |= answer.outcome != actors::park_outcome::done;
+    if (down_) return; // its parker is gone
     mail_.push<actors::park_protocol>(backend, parker, std::move(answer));
   });
 }
@@ -470,6 +474,7 @@ void simulation::backend_answers(duration took) {
     answer.rows.clear();
   }
   in_backend_.reset();
+  if (down_) return; // its executor is gone
   const auto send = [this](const kernels::step_result& r) {
     mail_.push<actors::executor_protocol>(backend, executor, actors::step_computed{r});
   };
@@ -485,7 +490,7 @@ void simulation::submit(std::uint32_t index) {
   auto& p = participants_[index];
   const auto& c = *p.script;
   actors::request_options o;
-  o.id = {model_number, generation, index + 1};
+  o.id = {model_number, generation_, index + 1};
   o.priority = c.priority;
   o.prompt_tokens = c.estimate;
   o.max_tokens = c.max_tokens;
@@ -509,14 +514,19 @@ void simulation::submit(std::uint32_t index) {
   actors::request_effects effects;
   p.core->begin(now_, effects);
   carry_out(p, effects);
+  if (given_up_) end_by_engine(p, {errc::draining, "the engine is shutting down", {}, 0});
 }
 
 template<class Message>
 void simulation::to_request(participant& p, Message&& m) {
+  using message = std::remove_cvref_t<Message>;
+  if (p.gone) return;
   actors::request_effects effects;
-  if constexpr (std::is_same_v<std::remove_cvref_t<Message>, actors::events_read>) p.read_at = now_;
+  if constexpr (std::is_same_v<message, actors::events_read>) p.read_at = now_;
+  if constexpr (std::is_same_v<message, actors::scheduler_renewed>) note_renewal(p, m);
   p.core->on(std::forward<Message>(m), now_, effects);
   carry_out(p, effects);
+  if constexpr (std::is_same_v<message, actors::scheduler_renewed>) came_back(p);
 }
 
 void simulation::carry_out(participant& p, actors::request_effects& effects) {
@@ -531,6 +541,11 @@ void simulation::carry_out(participant& p, actors::request_effects& effects) {
             if (e.why.code == errc::slow_consumer) check_patience(p);
           if constexpr (scheduler_protocol::accepts<effect_type>) {
             require(e.id == p.core->id(), "a request speaks for another", p.core->id().number);
+            if (down_) return; // as the shells: nobody is there, or knows that id
+            constexpr bool comes =
+                std::is_same_v<effect_type, admission_request> || std::is_same_v<effect_type, readmission>;
+            if (comes && e.id.generation != generation_) return;
+            if constexpr (std::is_same_v<effect_type, readmission>) ++under_way_back_;
             mail_.push<scheduler_protocol>(party_of(p), scheduler, std::move(e));
           } else if constexpr (std::is_same_v<effect_type, tokenize_prompt>) {
             tokenise(p);
@@ -541,6 +556,8 @@ void simulation::carry_out(participant& p, actors::request_effects& effects) {
           } else if constexpr (std::is_same_v<effect_type, retire>) {
             require(p.over && !p.retired, "retired twice, or before the terminal event", p.core->id().number);
             p.retired = true;
+            blame_.gone(p.core->id().number);
+            came_back(p);
           }
         },
         effect);
@@ -575,6 +592,12 @@ void simulation::client_event(participant& p, stream_event&& event) {
     record_->noted(party_of(p), names[event.index()], p.core->id().number, now_);
   }
   check_event(p, event);
+  const auto number = p.core->id().number;
+  if (const auto* token = std::get_if<token_event>(&event); token != nullptr && !token->echo && !down_) {
+    p.suspicious = false;
+    blame_.drew_token({number, number});
+  }
+  if (std::holds_alternative<done_event>(event)) blame_.answered({number, number});
   if (p.script->leaves_at && p.events == *p.script->leaves_at) leave(p);
   ++p.events;
   if (std::holds_alternative<accepted_event>(event) && p.script->group != 0) // as the engine: it can be read

@@ -3,6 +3,7 @@
 // message.
 #pragma once
 
+#include "actors/blame_core.hpp"
 #include "actors/cache_core.hpp"
 #include "actors/executor_core.hpp"
 #include "actors/guard_core.hpp"
@@ -43,7 +44,8 @@ struct outcome {
   std::uint64_t steps = 0, preemptions = 0, refused = 0, completed = 0, failed_steps = 0,
                 prefix_found = 0, ///< positions
       seats_yielded = 0, displaced = 0, backfilled = 0, cut_steps = 0, parks = 0, resumes = 0,
-                park_disk_blocks = 0, parks_lost = 0; ///< blocks written; resumes that failed
+                park_disk_blocks = 0, parks_lost = 0, ///< blocks written; resumes that failed
+      crashes = 0, readmitted = 0, condemned = 0; ///< of the engine's actors; requests that came back; poison
   std::array<std::uint64_t, static_cast<std::size_t>(errc::internal) + 1> failed{}; ///< requests, by errc
   std::uint64_t stopped = 0, full_length = 0, cancelled = 0;
 };
@@ -91,6 +93,13 @@ class simulation {
     std::uint32_t fresh = 0;       ///< tokens drawn since the executor opened it
     std::uint32_t scores_told = 0; ///< of its prompt's tokens, by the scheduler
     std::uint64_t version = 0;     ///< of its alarm
+    // crash.cpp
+    std::uint32_t crashes = 0; ///< that it was in hand at
+    bool suspicious = false;   ///< it was in hand at one, and was told no token since
+    bool on_trial = false;     ///< and has come back so, and drew no token since
+    bool condemned = false;    ///< ended as poison by the engine
+    bool gone = false;         ///< the engine ended it: its actor is stopped
+    bool came_back = false;    ///< this scheduler was told of it as one that was let in
   };
 
   // simulation.cpp: time, mail, cores
@@ -123,8 +132,29 @@ class simulation {
   void start_backend(kernels::step_input&& input);
   void backend_answers(duration took);
   void trace(const delivery& d);
+  void handle(delivery d);
   party party_of(const participant& p) const noexcept;
   participant& of(actors::request_id id);
+
+  // crash.cpp: the engine's actors go and come
+  static constexpr bool of_engine(party p) noexcept { return p <= guard || p == parker; }
+  bool brings_down(const delivery& d);
+  void crash(delivery d);
+  std::vector<std::uint64_t> named_at_crash(const delivery& d) const;
+  void judge(const std::vector<std::uint64_t>& in_hand);
+  void lose_actors();
+  void forget_generation();
+  void follow_policy();
+  void add_sums();
+  void rebuild_if_quiet();
+  void rebuild();
+  void give_up();
+  void end_by_engine(participant& p, error why);
+  void order(bool cut);
+  void tell_of_drain();
+  void came_back(participant& p);
+  void note_renewal(participant& p, actors::scheduler_renewed& m);
+  void note_return(const actors::readmission& m);
 
   // oracles.cpp
   static constexpr auto slack = std::chrono::milliseconds(60); ///< mail under way, and a step or two
@@ -211,7 +241,8 @@ class simulation {
   void check_flapping(bool admitted, std::uint32_t priority);
 
   const scenario& scenario_;
-  actors::scheduler_options policy_; ///< that holds now
+  actors::scheduler_options policy_;                         ///< that holds now
+  std::shared_ptr<const actors::scheduler_options> options_; ///< that a scheduler is made with
   recorder* record_;
   runtime::random_stream chance_;
   network mail_;
@@ -256,7 +287,7 @@ class simulation {
   std::uint64_t checked_step_ = 0;                  ///< the last one whose rows went to the guard
   std::uint64_t plan_seq_ = 0;                      ///< the newest step the scheduler planned
   std::vector<actors::request_id> short_of_blocks_; ///< in the answer that the scheduler handles
-  std::uint64_t steps_launched_ = 0;
+  std::uint64_t steps_launched_ = 0;                ///< by this scheduler
   std::size_t prompts_starved_ = 0; ///< steps in a row without a prompt's row though one waits
   std::pair<std::uint64_t, int>
       could_be_seated_;     ///< request that waits though there is room; for so many turns
@@ -276,6 +307,18 @@ class simulation {
   std::uint32_t door_priority_ = 0;                ///< of the last admission request
   bool launched_ = false, shortage_ = false;       ///< in this turn; since the last launch
   bool draining_ = false, cut_ = false, drained_ = false, open_ = false;
+
+  static constexpr std::uint32_t first_generation = 2; ///< any: it must only be carried along
+  std::uint32_t generation_ = first_generation;
+  actors::blame_core blame_;
+  std::uint32_t crashes_ = 0; ///< by lot
+  bool down_ = false, given_up_ = false;
+  time_point up_since_{};             ///< of the actors
+  std::set<std::uint64_t> returning_; ///< requests that have not answered yet
+  std::uint32_t under_way_back_ = 0;  ///< readmissions that the scheduler has not had yet
+  bool drain_ordered_ = false, cut_ordered_ = false;
+  bool drain_sent_ = false, cut_sent_ = false, drain_told_ = false; ///< to this scheduler
+  std::optional<memory_order> memory_order_;                        ///< the latest
   bool allocation_failed_ = false;
   double door_use_ = 0; ///< of the KV cache, when the last admission request came
   std::uint64_t door_queued_ = 0, door_bytes_ = 0, door_yielded_ = 0;

@@ -126,6 +126,9 @@ int main(int argc, char** argv) {
     sum.resumes += r.resumes;
     sum.parks_lost += r.parks_lost;
     sum.park_disk_blocks += r.park_disk_blocks;
+    sum.crashes += r.crashes;
+    sum.readmitted += r.readmitted;
+    sum.condemned += r.condemned;
     sum.stopped += r.stopped;
     sum.full_length += r.full_length;
     sum.cancelled += r.cancelled;
@@ -166,6 +169,10 @@ int main(int argc, char** argv) {
       "parking: %llu sequences parked, %llu resumed, %llu lost, %llu blocks went to the disk\n",
       static_cast<unsigned long long>(sum.parks), static_cast<unsigned long long>(sum.resumes),
       static_cast<unsigned long long>(sum.parks_lost), static_cast<unsigned long long>(sum.park_disk_blocks));
+  std::printf(
+      "crashes: %llu, after which %llu requests went on and %llu were found to be poison\n",
+      static_cast<unsigned long long>(sum.crashes), static_cast<unsigned long long>(sum.readmitted),
+      static_cast<unsigned long long>(sum.condemned));
   std::printf(
       "ends: stop %llu, length %llu, cancelled %llu", static_cast<unsigned long long>(sum.stopped),
       static_cast<unsigned long long>(sum.full_length), static_cast<unsigned long long>(sum.cancelled));
