@@ -57,6 +57,7 @@ void simulation::check_admission(const actors::admission_request& m) {
 void simulation::check_refusal(const actors::refused& m) {
   const auto& o = policy_;
   ++result_.refused;
+  refused_one_ = true;
   note_shut(m);
   auto& tenant = tenants_[of(m.id).script->tenant];
   tenant.live -= of(m.id).handed_in; // it was admitted, and its prompt is refused

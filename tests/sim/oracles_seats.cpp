@@ -35,8 +35,11 @@ void simulation::check_seating(const views& now_seen) {
     if (!takes(v)) continue;
     of(v.id).seated_at = now_;
     const auto& script = *of(v.id).script;
-    const bool beside_a_large_one = std::any_of(
-        now_seen.begin(), now_seen.end(), [&](const auto& w) { return waits(w) && v.whole <= w.whole / 4; });
+    // The large one may be the newcomer that a full queue refused then.
+    const bool beside_a_large_one =
+        refused_one_ || std::any_of(now_seen.begin(), now_seen.end(), [&](const auto& w) {
+          return waits(w) && v.whole <= w.whole / 4;
+        });
     for (const auto* w : line) {
       if (!waits(*w) || std::pair(v.rank, v.id) < std::pair(w->rank, w->id)) continue;
       // One of so many was the best when its turn came, and none worse than the one that is passed.

@@ -208,7 +208,7 @@ void simulation::to_scheduler(party, Message&& m) {
       require(++of(id).failed_in_a_row <= 2, "tried again after two failed steps", id.number);
     }
   short_of_blocks_.clear();
-  step_ended_ = false;
+  step_ended_ = refused_one_ = false;
   if constexpr (std::is_same_v<message, actors::blocks_reserved>) {
     shortage_ |= !m.shortages.empty();
     for (const auto& x : m.shortages) short_of_blocks_.push_back(x.id);

@@ -290,9 +290,10 @@ class simulation {
   std::uint64_t steps_launched_ = 0;                ///< by this scheduler
   std::size_t prompts_starved_ = 0; ///< steps in a row without a prompt's row though one waits
   std::pair<std::uint64_t, int>
-      could_be_seated_;     ///< request that waits though there is room; for so many turns
-  bool step_ran_ = false;   ///< before this turn, and still
-  bool step_ended_ = false; ///< in this turn
+      could_be_seated_;      ///< request that waits though there is room; for so many turns
+  bool step_ran_ = false;    ///< before this turn, and still
+  bool step_ended_ = false;  ///< in this turn
+  bool refused_one_ = false; ///< in this turn
   std::array<duration, actors::priorities> goals_at_plan_{};
   std::uint32_t batch_limit_ = actors::no_limit; ///< see limit_batch
   time_point above_since_ = time_point::max();   ///< when more seats were taken than that
