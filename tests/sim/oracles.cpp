@@ -44,6 +44,7 @@ void simulation::check_ledger() {
     for (const auto& m : copying_->all())
       require(pool.holders(m.block) >= 1, "a block that is copied is nobody's");
   if (!in_backend_) return;
+  check_sources();
   for (const auto& s : in_backend_->sequences) {
     const auto& p = participants_.at(s.sampling.seed - 1000);
     const auto table = pool.table(p.core->id());
@@ -147,10 +148,10 @@ void simulation::check_echo(participant& p, const token_event& e) {
           p.echoed == 0 ? std::isnan(e.logprobs[i].logprob)
                         : e.logprobs[i].logprob == score_of(p.echo_state, token),
           "a score differs from the model's", id);
-    p.echo_state = fold(
-        p.echo_state,
-        slot_value(
-            token, static_cast<std::uint32_t>(p.echoed++), scenario_.model.beyond(p.script->prompt.size())));
+    p.echo_slot = slot_value(
+        p.echo_slot, token, static_cast<std::uint32_t>(p.echoed++),
+        scenario_.model.beyond(p.script->prompt.size()));
+    p.echo_state = fold(p.echo_state, p.echo_slot);
     text += plain_text({}).bytes_of(token);
   }
   require(e.text == text, "the echo's text differs from its tokens", id);
@@ -292,6 +293,7 @@ void simulation::check_step_input(const kernels::step_input& input) {
     require(at < s.blocks.size(), "a row without a block");
     require(cache_.pool().holders(s.blocks[at]) <= 1, "a row writes a block that others hold, too");
   }
+  check_copies(input);
 }
 
 void simulation::check_plan(const actors::run_step& step) {
@@ -317,6 +319,9 @@ void simulation::check_plan(const actors::run_step& step) {
     require(!p.finished, "an ended sequence was planned", e.id.number);
     p.last_in_step = steps_launched_;
     p.begins = e.open.has_value();
+    p.prompt_rows += static_cast<std::uint32_t>(
+        std::min<std::size_t>(p.script->prompt.size(), e.first + e.count) -
+        std::min<std::size_t>(p.script->prompt.size(), e.first));
     running_requests_.push_back(e.id);
     running_rows_.push_back(e.count);
     prompts_only_ = prompts_only_ && !e.open && (e.count > 1 || !e.want_token);
@@ -799,6 +804,7 @@ void simulation::check_end() {
   require(ended == s.submitted && s.submitted == participants_.size(), "the counters do not add up");
   require(s.steps == steps_launched_, "steps were miscounted");
   require(s.parked == 0, "a park ended neither in a resume nor in a release");
+  if (scenario_.all_stays) check_choices();
 }
 
 } // namespace troupe::sim

@@ -234,6 +234,7 @@ scenario make_lengths(rng& r) {
 scenario make_scenario(std::uint64_t seed) {
   rng r(seed, 1);
   if (seed % 50 == 25) return make_lengths(r);
+  if (seed % 25 == 10) return make_choices(r);
   if (seed % 50 == 0) return make_two_floods(r);
   scenario s;
   make_settings(s, r);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "actors/scheduler_core.hpp"
+#include "runtime/rng.hpp"
 #include "sim/stand_in.hpp"
 
 #include <chrono>
@@ -75,10 +76,14 @@ struct scenario {
   std::optional<duration> drain_at, cut_at;
   std::vector<memory_order> memory_orders;
   bool two_floods = false; ///< two tenants with all their work at once, and nothing else: see check_fairness
+  bool all_stays = false;  ///< nothing is disturbed, and no known block given away: see check_grants
 
   /// Tokens of one sequence at most.
   std::uint32_t limit() const noexcept { return std::min(context, blocks * block_tokens); }
 };
+
+/// Choices of the same prompts, and prompts that part inside blocks, with room for all of them.
+scenario make_choices(runtime::random_stream& r);
 
 /// The same seed gives the same scenario. Each seed switches on a random subset of features and faults.
 scenario make_scenario(std::uint64_t seed);
