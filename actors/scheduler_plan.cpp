@@ -394,6 +394,8 @@ void scheduler_core::launch(turn& t) {
       t.out.emplace_back(started{s.id});
     }
   }
+  // Its source is kept for this step only.
+  assert(std::none_of(seated_.begin(), seated_.end(), [](const auto* s) { return s->copy.has_value(); }));
   const auto width = static_cast<std::uint32_t>(plan_.size());
   stuck_in_a_row_ = 0;
   ++stats_.steps;

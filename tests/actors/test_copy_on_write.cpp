@@ -58,7 +58,7 @@ std::uint32_t most_in_common(const std::vector<ids>& all, std::span<const std::i
 
 /// Blocks of 4 positions and prompts that tests choose.
 struct choosing : stage {
-  using stage::stage;
+  explicit choosing(const scheduler_options& o = {}, std::uint32_t blocks = 64) : stage(o, blocks) {}
   void begin(std::uint64_t number, ids prompt, std::uint32_t max_tokens = 4) {
     tell(admission_request{
         rid(number), 5, static_cast<std::uint32_t>(prompt.size()), max_tokens, time_point::max(), {}, 0});
