@@ -37,7 +37,7 @@ async def ids_of(d, server, what, asked):
 
 async def rows_and_copies(server):
     metrics = await server.metrics()
-    return metrics["vllm:prompt_tokens_total"], metrics["troupe_prefix_copied_blocks_total"]
+    return metrics['troupe_tokens_total{kind="prefill"}'], metrics["troupe_prefix_copied_blocks_total"]
 
 
 async def scenario(d):
