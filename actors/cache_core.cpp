@@ -18,7 +18,12 @@ void cache_core::on(reserve_blocks&& m, time_point, cache_effects& out) {
   try {
     answer.grants.reserve(m.demands.size());
     answer.shortages.reserve(m.demands.size());
-    for (const auto& demand : m.demands) serve(demand, answer);
+    std::uint64_t others = 0; // blocks that the demands still to come may want
+    for (const auto& demand : m.demands) others += most_wanted(demand);
+    for (const auto& demand : m.demands) {
+      others -= most_wanted(demand);
+      serve(demand, others, answer);
+    }
   } catch (const std::bad_alloc&) { // those not named in the answer were not served
   }
   answer.level = pool_.level();
@@ -26,35 +31,55 @@ void cache_core::on(reserve_blocks&& m, time_point, cache_effects& out) {
   publish(out);
 }
 
-/// Strong guarantee: a grant is in the answer exactly if its blocks are leased.
-void cache_core::serve(const block_demand& demand, blocks_reserved& answer) {
+/// Blocks that a demand takes away from what is available, at most.
+std::uint32_t cache_core::most_wanted(const block_demand& demand) const noexcept {
   const std::uint32_t held = pool_.held(demand.id);
-  std::uint32_t positions = demand.positions, cached = 0;
+  const std::uint32_t wanted = pool_.blocks_for(
+      demand.prefix && held == 0 ? static_cast<std::uint32_t>(demand.prefix->size()) : demand.positions);
+  return wanted - std::min(wanted, held);
+}
+
+/// Strong guarantee: a grant is in the answer exactly if its blocks are leased. A copy saves rows, and must
+/// not cost anybody blocks: one from a block that nobody holds is left out when `others` might go short of
+/// it.
+void cache_core::serve(const block_demand& demand, std::uint64_t others, blocks_reserved& answer) {
+  const std::uint32_t held = pool_.held(demand.id), block_tokens = pool_.block_tokens();
+  prefix_part part;
   found_.clear();
   if (demand.prefix && held == 0) {
     pool_.match(demand.salt, *demand.prefix, found_);
-    cached = static_cast<std::uint32_t>(found_.size()) * pool_.block_tokens();
-    positions = static_cast<std::uint32_t>(
-        std::min<std::uint64_t>(demand.prefix->size(), std::uint64_t{cached} + positions));
+    if (!demand.whole) part = pool_.match_part(demand.salt, *demand.prefix, found_);
   }
   const auto known = static_cast<std::uint32_t>(found_.size());
-  const std::uint32_t wanted = pool_.blocks_for(positions);
+  const std::uint32_t available = pool_.available() - pool_.unheld(found_);
+  const auto blocks_behind = [&](std::uint32_t cached) {
+    if (!demand.prefix || held != 0) return pool_.blocks_for(demand.positions);
+    return pool_.blocks_for(static_cast<std::uint32_t>(
+        std::min<std::uint64_t>(demand.prefix->size(), std::uint64_t{cached} + demand.positions)));
+  };
+  std::uint32_t cached = known * block_tokens + part.tokens, wanted = blocks_behind(cached);
+  if (part.tokens > 0 && pool_.unheld({&part.block, 1}) != 0 && wanted - known + 1 + others > available) {
+    part = {};
+    cached = known * block_tokens;
+    wanted = blocks_behind(cached);
+  }
   if (wanted <= held) return;
   const std::uint32_t missing = wanted - held - known;
-  const std::uint32_t available = pool_.available() - pool_.unheld(found_);
   if (missing > available) {
     answer.shortages.push_back({demand.id, missing - available});
     return;
   }
   answer.grants.push_back({demand.id, {}, cached});
   try {
-    auto& blocks = answer.grants.back().blocks;
-    blocks.reserve(known + missing);
-    blocks.assign(found_.begin(), found_.end());
+    auto& grant = answer.grants.back();
+    grant.blocks.reserve(known + missing);
+    grant.blocks.assign(found_.begin(), found_.end());
     pool_.adopt(demand.id, found_);
-    pool_.lease(demand.id, missing, blocks);
+    if (part.tokens > 0) pool_.pin(answer.step_seq, demand.id, part.block);
+    pool_.lease(demand.id, missing, grant.blocks);
+    if (part.tokens > 0) grant.copy = {part.block, grant.blocks[known], part.tokens};
   } catch (...) {
-    if (known != 0) pool_.release(demand.id, 0);
+    if (held == 0) pool_.release(demand.id, 0);
     answer.grants.pop_back();
     throw;
   }

@@ -46,7 +46,8 @@ class cache_core {
     std::uint64_t after_step;
     blocks_released answer;
   };
-  void serve(const block_demand& demand, blocks_reserved& answer);
+  std::uint32_t most_wanted(const block_demand& demand) const noexcept;
+  void serve(const block_demand& demand, std::uint64_t others, blocks_reserved& answer);
   void publish(cache_effects& out);
 
   kv_pool pool_;

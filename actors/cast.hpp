@@ -84,11 +84,12 @@ inline constexpr std::uint32_t scheduler_slots_per_request = 7;
 /// And for all together: model_ready, drain, cut, blocks_reserved, the step's end, two alarms.
 inline constexpr std::uint32_t scheduler_slots = 7;
 
-/// Of the cache manager for each live request: two release_blocks, as above, one step_finished, which is sent
-/// only when a release waits for it, and that request then has no other to send, and two publish_blocks:
-/// behind a full block the sequence needs another one, and that demand is answered after the news was taken;
-/// what was restored is made known before its next step.
-inline constexpr std::uint32_t cache_slots_per_request = 5;
+/// Of the cache manager for each live request: two release_blocks, as above, or one and the step_finished
+/// that it waits for, then it has no other to send; one more step_finished, of the step that copied for it:
+/// the next one is in another grant; and three publish_blocks: behind a full block the sequence needs another
+/// one, and that demand is answered after the news was taken; its prompt ends once; what was restored is made
+/// known before its next step.
+inline constexpr std::uint32_t cache_slots_per_request = 6;
 /// One reserve_blocks is under way at a time.
 inline constexpr std::uint32_t cache_slots = 1;
 

@@ -57,6 +57,7 @@ void executor_core::prepare(plan_entry& entry, kernels::step_input& input) {
   sequence& s = at->second;
   if (std::size_t{entry.first} + entry.count > s.tokens.size()) return;
   s.blocks.insert(s.blocks.end(), entry.new_blocks.begin(), entry.new_blocks.end());
+  if (entry.copy) input.copies.push_back(*entry.copy);
 
   const auto index = static_cast<std::uint32_t>(input.sequences.size());
   auto& part = input.sequences.emplace_back();

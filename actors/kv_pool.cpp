@@ -120,6 +120,69 @@ std::uint32_t kv_pool::unheld(std::span<const block_id> blocks) const noexcept {
       blocks, [&](block_id b) { return blocks_[b].leases == 0 && blocks_[b].limbo == 0; }));
 }
 
+prefix_part kv_pool::match_part(
+    std::uint64_t salt, std::span<const std::int32_t> tokens, std::span<const block_id> found) const {
+  const std::size_t behind = found.size() * block_tokens_;
+  if (behind + 1 >= tokens.size()) return {};
+  const prefix_node parent = found.empty() ? prefix_index::root(salt) : known_.node(found.back());
+  return known_.longest(
+      parent, tokens.subspan(behind, std::min<std::size_t>(block_tokens_, tokens.size() - behind - 1)));
+}
+
+/// One holder more; it lives a round longer, at most `most` of them.
+void kv_pool::hold(block_id b, std::uint8_t most) noexcept {
+  block& held = blocks_[b];
+  if (held.leases++ == 0) {
+    ++level_.leased;
+    if (held.limbo != 0) {
+      --level_.limbo;
+    } else {
+      --level_.cached;
+      unlink(b);
+    }
+  }
+  if (held.lives < std::min(most, most_lives)) ++held.lives;
+}
+
+void kv_pool::let_go(block_id b) noexcept {
+  if (--blocks_[b].leases != 0) return;
+  --level_.leased;
+  if (blocks_[b].limbo != 0)
+    ++level_.limbo;
+  else
+    idle(b);
+}
+
+void kv_pool::pin(std::uint64_t step_seq, request_id id, block_id from) {
+  pins_.push_back({step_seq, id, from});
+  hold(from, 1);
+}
+
+template<class Over>
+void kv_pool::unpin(Over over) noexcept {
+  std::size_t kept = 0;
+  for (const pinned& p : pins_) {
+    if (over(p))
+      let_go(p.from);
+    else
+      pins_[kept++] = p;
+  }
+  pins_.resize(kept);
+}
+
+std::uint32_t kv_pool::pins(block_id b) const noexcept {
+  return static_cast<std::uint32_t>(std::ranges::count(pins_, b, &pinned::from));
+}
+
+kv_level kv_pool::level() const noexcept {
+  kv_level now = level_;
+  for (auto p = pins_.begin(); p != pins_.end(); ++p) {
+    const bool first = std::none_of(pins_.begin(), p, [&](const pinned& x) { return x.from == p->from; });
+    if (first && holders(p->from) == 0) ++now.sources;
+  }
+  return now;
+}
+
 void kv_pool::adopt(request_id id, std::span<const block_id> found) {
   if (found.empty()) return;
   assert(held(id) == 0);
@@ -129,20 +192,7 @@ void kv_pool::adopt(request_id id, std::span<const block_id> found) {
   fresh.last = known_.node(found.back());
   leases_[id] = std::move(fresh);
   const auto lives = static_cast<std::uint8_t>(std::bit_width(found.size())); // of a long prefix more
-  for (const block_id b : found) {
-    block& shared = blocks_[b];
-    if (shared.leases++ == 0) {
-      ++level_.leased;
-      if (shared.limbo != 0) {
-        --level_.limbo;
-      } else {
-        --level_.cached;
-        unlink(b);
-      }
-    }
-    const auto most = std::min(lives, most_lives);
-    if (shared.lives < most) ++shared.lives;
-  }
+  for (const block_id b : found) hold(b, lives);
 }
 
 void kv_pool::publish(
@@ -151,18 +201,25 @@ void kv_pool::publish(
   if (at == leases_.end() || at->second.placed != first) return; // released, or an earlier one was not noted
   owner& o = at->second;
   if (o.placed == 0) o.last = prefix_index::root(salt);
-  for (; tokens.size() >= block_tokens_ && o.placed < o.table.size();
-       tokens = tokens.subspan(block_tokens_)) {
-    const auto content = tokens.first(block_tokens_);
+  for (; !tokens.empty() && o.placed < o.table.size(); tokens = tokens.subspan(block_tokens_)) {
     const block_id own = o.table[o.placed];
+    if (tokens.size() < block_tokens_) {
+      known_.add(own, o.last, tokens);
+      return;
+    }
+    const auto content = tokens.first(block_tokens_);
     const block_id there = known_.find(o.last, content);
-    if (there == prefix_index::none) known_.add(own, o.last, content);
+    if (there == prefix_index::none)
+      known_.add(own, o.last, content);
+    else
+      known_.remove(own); // known in part until now
     o.last = known_.node(there == prefix_index::none ? own : there);
     ++o.placed;
   }
 }
 
 std::uint32_t kv_pool::release(request_id id, std::uint64_t after_step) {
+  if (after_step == 0) unpin([&](const pinned& p) { return p.id == id; });
   const auto at = leases_.find(id);
   if (at == leases_.end()) return 0;
   if (after_step != 0) limbo_.push_back({after_step, {}});
@@ -170,14 +227,8 @@ std::uint32_t kv_pool::release(request_id id, std::uint64_t after_step) {
   leases_.erase(at);
   // From the end: it is given away before the beginning, without which it is not found.
   for (std::size_t i = table.size(); i-- > 0;) {
-    block& b = blocks_[table[i]];
-    if (after_step != 0) ++b.limbo;
-    if (--b.leases != 0) continue;
-    --level_.leased;
-    if (b.limbo != 0)
-      ++level_.limbo;
-    else
-      idle(table[i]);
+    if (after_step != 0) ++blocks_[table[i]].limbo;
+    let_go(table[i]);
   }
   const auto count = static_cast<std::uint32_t>(table.size());
   if (after_step != 0) limbo_.back().blocks = std::move(table);
@@ -196,6 +247,7 @@ void kv_pool::settle(std::uint64_t step_seq) noexcept {
     }
     limbo_.pop_front();
   }
+  unpin([&](const pinned& p) { return p.step_seq <= step_seq; });
 }
 
 std::uint32_t kv_pool::keep_known(bool keep) noexcept {
@@ -229,6 +281,7 @@ bool kv_pool::audit() const {
   std::vector<block> counted(blocks_.size());
   for (const auto& [id, o] : leases_) // counts only: the order does not matter
     for (const block_id b : o.table) ++counted[b].leases;
+  for (const pinned& p : pins_) ++counted[p.from].leases;
   for (const auto& batch : limbo_)
     for (const block_id b : batch.blocks) ++counted[b].limbo;
   std::vector<std::uint8_t> idle_in(blocks_.size()); // lists that hold it

@@ -23,9 +23,12 @@ struct pool_key {
 };
 
 /// Owns: all block counts. Every block is in exactly one of four states: free; leased, by one or several
-/// owners; in limbo, because a running step still writes it; cached, held by nobody and known by its content.
-/// A block that several owners share counts once. A known block is full and is never written again, so owners
-/// share it without copies.
+/// owners or for a copy of it; in limbo, because a running step still writes it; cached, held by nobody and
+/// known by its content. A block that several owners share counts once.
+///
+/// Known positions are never written again. A full known block is shared as it is. Of one that is filled in
+/// part, or goes on otherwise than a prompt does, the positions that fit are copied into a block of the
+/// prompt's own: its owner, if it has one, writes behind them.
 ///
 /// Cached blocks are given away like free ones, once those are used up: the longest unused first, and of one
 /// prefix its end before its beginning. A block that was found again lives one round longer for each time, at
@@ -51,18 +54,26 @@ class kv_pool {
   /// The blocks of the longest known prefix of `tokens` in the tree of `salt`, first block first, appended to
   /// `out`. One token at least is left over: its row draws the next one.
   void match(std::uint64_t salt, std::span<const std::int32_t> tokens, std::vector<block_id>& out) const;
+  /// The block that goes on most like `tokens` do behind `found`, which `match` gave for them. One token at
+  /// least is left over.
+  prefix_part
+  match_part(std::uint64_t salt, std::span<const std::int32_t> tokens, std::span<const block_id> found) const;
   /// How many of `blocks` nobody holds: what is left of `available` when they are adopted.
   std::uint32_t unheld(std::span<const block_id> blocks) const noexcept;
   /// Lets `id`, which must hold none, hold what `match` found. Throws bad_alloc, with nothing changed.
   void adopt(request_id id, std::span<const block_id> blocks);
-  /// Makes the blocks of `id`'s table from its `first` on known, with `tokens` in them; nothing when there is
-  /// a gap before them. What is known under another block already stays `id`'s alone. Throws bad_alloc: the
-  /// blocks that were entered before stay so.
+  /// `from`, which is known, is copied for `id` in the step `step_seq`: it counts as leased until
+  /// `settle(step_seq)`, or until `id` gives everything back before that step. Throws bad_alloc, with nothing
+  /// changed.
+  void pin(std::uint64_t step_seq, request_id id, block_id from);
+  /// Makes the blocks of `id`'s table from its `first` on known, with `tokens` in them, the last one perhaps
+  /// in part; nothing when there is a gap before them. What is known under another block already stays `id`'s
+  /// alone. Throws bad_alloc: the blocks that were entered before stay so.
   void publish(request_id id, std::uint32_t first, std::uint64_t salt, std::span<const std::int32_t> tokens);
   /// `id` holds nothing from now on. Blocks that nobody else holds are free or cached at once, or in limbo
   /// until `settle(after_step)` when `after_step` is not 0. Returns how many `id` held.
   std::uint32_t release(request_id id, std::uint64_t after_step);
-  /// Steps up to `step_seq` write no more: their limbo is over.
+  /// Steps up to `step_seq` write and copy no more: their limbo is over, and what they copied is let go of.
   void settle(std::uint64_t step_seq) noexcept;
 
   /// With false all cached blocks become free, and so does each that falls idle. Returns how many were
@@ -73,9 +84,9 @@ class kv_pool {
   void take_used(std::uint32_t most, std::vector<block_id>& out);
 
   /// Owners of a block.
-  std::uint32_t holders(block_id b) const noexcept { return blocks_[b].leases; }
+  std::uint32_t holders(block_id b) const noexcept { return blocks_[b].leases - pins(b); }
   bool is_free(block_id b) const noexcept { return blocks_[b].leases == 0 && blocks_[b].limbo == 0; }
-  kv_level level() const noexcept { return level_; }
+  kv_level level() const noexcept;
   bool balanced() const noexcept {
     return std::uint64_t{level_.free} + level_.leased + level_.limbo + level_.cached == level_.total;
   }
@@ -91,7 +102,7 @@ class kv_pool {
   static constexpr int most_turns = 64; ///< of the list for one block: a bound on the time it takes
 
   struct block {
-    std::uint16_t leases = 0;
+    std::uint16_t leases = 0; ///< and pins
     std::uint16_t limbo = 0;
     std::uint8_t lives = 0;                   ///< rounds it is spared
     bool used = true;                         ///< its memory is taken; see take_used
@@ -106,6 +117,16 @@ class kv_pool {
     std::uint64_t after_step;
     std::vector<block_id> blocks;
   };
+  struct pinned {
+    std::uint64_t step_seq = 0;
+    request_id id;
+    block_id from = 0;
+  };
+  std::uint32_t pins(block_id b) const noexcept;
+  void hold(block_id b, std::uint8_t most) noexcept;
+  void let_go(block_id b) noexcept;
+  template<class Over>
+  void unpin(Over over) noexcept;
   block_id take_one() noexcept;
   void idle(block_id b) noexcept;
   void enlist(block_id b) noexcept;
@@ -121,6 +142,7 @@ class kv_pool {
   bool keep_known_ = true;
   std::unordered_map<request_id, owner> leases_; ///< looked up, never walked for a decision
   std::deque<limbo_batch> limbo_;
+  std::vector<pinned> pins_; ///< few: of sequences that begin in the next step, or began in the running one
 };
 
 } // namespace troupe::actors

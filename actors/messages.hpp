@@ -120,9 +120,13 @@ struct stream_resumed {
 struct block_grant {
   request_id id;
   std::vector<block_id> blocks;
-  /// First positions whose keys and values are in the first of these blocks already. Nobody writes them
-  /// again.
+  /// First positions whose keys and values are in the first of these blocks already, or come there with
+  /// `copy`. Nobody writes them again.
   std::uint32_t cached = 0;
+  /// To be carried out by the step that was asked for, before the sequence's rows: it brings the last
+  /// positions of the cached ones. The block that they are in stays as it is until that step's
+  /// `step_finished`, or until the sequence's blocks are released before it.
+  std::optional<kernels::kv_copy> copy = std::nullopt;
 };
 /// A demand that could not be met; nothing of it was granted.
 struct block_shortage {
@@ -132,6 +136,7 @@ struct block_shortage {
 /// A snapshot of one KV pool, blocks. free + leased + limbo + cached == total.
 struct kv_level {
   std::uint32_t free = 0, leased = 0, limbo = 0, cached = 0, total = 0;
+  std::uint32_t sources = 0; ///< of the leased ones, those that nobody owns: a step copies from them
   bool operator==(const kv_level&) const = default;
 };
 /// Answers `reserve_blocks`, demand by demand. A demand that needs blocks and is not named met an allocation
@@ -350,6 +355,7 @@ struct block_demand {
   std::uint32_t positions = 0;
   token_list prefix; ///< null: nothing known may be used
   std::uint64_t salt = 0;
+  bool whole = false; ///< of what is known, full blocks only: nothing is to be copied
 };
 /// Served in order, each wholly or not at all. Answered by `blocks_reserved`. From: scheduler.
 struct reserve_blocks {
@@ -362,11 +368,13 @@ struct release_blocks {
   request_id id;
   std::uint64_t after_step = 0;
 };
-/// Steps up to `step_seq` write no more. Sent when a release waits for that. From: scheduler.
+/// Steps up to `step_seq` write and copy no more. Sent when a release waits for that, and after a step that
+/// copied. From: scheduler.
 struct step_finished {
   std::uint64_t step_seq = 0;
 };
-/// Blocks of `id`'s table that are full now, from `first_block` on, with `tokens` in them.
+/// Blocks of `id`'s table, from `first_block` on, with `tokens` in them. They are full now, but for the last
+/// one when the tokens end inside it: what a prompt ends with.
 struct filled_blocks {
   request_id id;
   std::uint32_t first_block = 0;
@@ -414,6 +422,7 @@ struct plan_entry {
   std::optional<sequence_opening> open; ///< present when the sequence is new to the executor
   /// Positions from here on whose next token is the prompt's answer with that token's score.
   std::uint32_t score_from = no_limit;
+  std::optional<kernels::kv_copy> copy = std::nullopt; ///< into one of the new blocks, before the rows
 };
 /// One step; the next comes after its end. Entries ascend by id. From: scheduler.
 struct run_step {

@@ -118,7 +118,7 @@ void scheduler_core::on(finish&& m, time_point now, scheduler_effects& out) {
 void scheduler_core::on(blocks_released&& m, time_point now, scheduler_effects& out) {
   turn t{now, out};
   released_blocks_.add(m.blocks, now);
-  used_ = std::uint64_t{m.level.leased} + m.level.limbo;
+  note_used(m.level);
   auto* s = find(m.id);
   if (s == nullptr || s->releases_pending == 0) return;
   --s->releases_pending;
@@ -230,12 +230,12 @@ void scheduler_core::on(step_failed&& m, time_point now, scheduler_effects& out)
   pump(t);
 }
 
-/// The step writes no more; what waited for that may go.
+/// The step writes and copies no more; what waited for that may go.
 void scheduler_core::end_step(turn& t) {
   step_ = step_state::idle;
   for (const auto& p : plan_)
     if (auto* s = find(p.id)) s->in_step = false;
-  if (std::exchange(release_waits_, false)) t.out.emplace_back(step_finished{step_seq_});
+  if (std::exchange(end_awaited_, false)) t.out.emplace_back(step_finished{step_seq_});
 }
 
 void scheduler_core::on(drain&&, time_point now, scheduler_effects& out) {
@@ -316,7 +316,7 @@ void scheduler_core::begin_close(sequence& s, turn& t) {
     ++s.releases_pending; // its blocks go back when nobody writes them any more
   } else if (s.held > 0 || s.demand_pending) {
     t.out.emplace_back(release_blocks{s.id, s.in_step ? step_seq_ : 0});
-    release_waits_ = release_waits_ || s.in_step;
+    end_awaited_ = end_awaited_ || s.in_step;
     ++s.releases_pending;
   }
   if (s.releases_pending == 0) conclude(s, t);

@@ -30,6 +30,7 @@ struct scheduler_stats {
   std::uint64_t parks = 0, parks_failed = 0, parks_dropped = 0, resumes = 0, resumes_failed = 0;
   std::uint32_t parked = 0; ///< now, those on their way there and back too
   std::uint64_t prefix_asked_tokens = 0, prefix_found_tokens = 0; ///< of sequences that began, or began anew
+  std::uint64_t prefix_copied_blocks = 0; ///< copies that steps were told to begin with
   std::uint32_t step_rows_max = 0, step_sequences_max = 0, last_step_rows = 0, last_step_sequences = 0;
   std::uint64_t submitted = 0, finished_stop = 0, finished_length = 0, cancelled = 0;
   std::uint64_t readmitted = 0; ///< of those submitted, the ones that an earlier scheduler had let in
@@ -80,8 +81,10 @@ using scheduler_effects = std::vector<scheduler_effect>;
 /// them again would take longer; they stay leased until they are. It goes on with new blocks once the copies
 /// are back in them; when anything of that fails, it is computed anew.
 ///
-/// Prefixes: a sequence begins behind the longest prefix whose blocks the cache manager knows. One whose
-/// prefix is just being computed by an elder waits for that instead of computing it again.
+/// Prefixes: a sequence begins behind the longest prefix that the cache manager knows. What of it ends inside
+/// a block is copied into the sequence's own block by its first step. One whose prefix is just being computed
+/// by an elder waits for that instead of computing it again: also for the end of a prompt that is the same,
+/// when that is more than a row or two.
 ///
 /// Crash: the state is lost. A new core is told by each request what it holds (`readmission`).
 ///
@@ -198,9 +201,12 @@ class scheduler_core {
     std::uint32_t parked_positions = 0; ///< `computed` when it was preempted
     std::uint64_t salt = 0;             ///< of the tree that its blocks are known in
     bool beyond = false;                ///< model_ready::reach_border
-    std::vector<std::uint64_t> chain;   ///< one number for each full block of its prompt and all before it
-    bool chained = false;               ///< `chain` is entered in `begun_prefixes_`
-    std::uint32_t published = 0;        ///< first positions whose blocks were made known, or were found
+    /// One number for each full block of its prompt and all before it, and perhaps one for the whole of it.
+    std::vector<std::uint64_t> chain;
+    bool chained = false;        ///< `chain` is entered in `begun_prefixes_`
+    std::uint32_t published = 0; ///< first positions whose full blocks were made known, or were found
+    bool tail_published = false; ///< what its prompt ends with was
+    std::optional<kernels::kv_copy> copy; ///< for its first step; `computed` counts it already
     finish_reason reason = finish_reason::stop;
     std::optional<error> failed;
 
@@ -212,7 +218,7 @@ class scheduler_core {
       return wish.score_prompt && prompt_tokens > 0 ? prompt_tokens - 1 : 0;
     }
   };
-  /// A full block of a prompt that running sequences hold or are about to compute.
+  /// A full block of a prompt, or all of one, that running sequences hold or are about to compute.
   struct begun_prefix {
     request_id computes; ///< the first of them; number 0 when it is gone
     std::uint32_t holders = 0;
@@ -281,6 +287,10 @@ class scheduler_core {
   void set_paused(request_id id, bool paused, turn& t);
   void recount(sequence& s);
   std::uint64_t used_blocks() const noexcept { return used_ - std::min(used_, in_transit_); }
+  /// What a step copies from is free again after it.
+  void note_used(const kv_level& level) noexcept {
+    used_ = std::uint64_t{level.leased} - level.sources + level.limbo;
+  }
 
   // scheduler_plan.cpp: the next step, shortages
   void plan_step(turn& t);
@@ -325,13 +335,18 @@ class scheduler_core {
   void enter_chain(sequence& s);
   void leave_chain(sequence& s);
   struct shared_prefix {
-    std::uint32_t blocks = 0;    ///< that running sequences hold or compute
+    std::uint32_t numbers = 0;   ///< of the chain, that running sequences have too
+    std::uint32_t blocks = 0;    ///< that they hold or compute
     bool being_computed = false; ///< by an elder
   };
   shared_prefix shared_with_running(const sequence& s) const;
   bool may_find(const sequence& s) const noexcept { return options_.prefix_cache && !s.wish.score_prompt; }
+  /// Of the prompt, but for the token that is always left to compute.
+  std::uint32_t full_blocks(const sequence& s) const noexcept {
+    return s.prompt_tokens == 0 ? 0 : (s.prompt_tokens - 1) / model_.block_tokens;
+  }
   block_demand demand_of(const sequence& s, const planned& p) const;
-  void begin_behind(sequence& s, std::uint32_t cached);
+  void begin_behind(sequence& s, const block_grant& granted);
   void publish(const step_done& m, turn& t);
   void note_filled(sequence& s, std::uint32_t end, publish_blocks& news);
 
@@ -387,7 +402,7 @@ class scheduler_core {
   std::uint64_t leaving_ = 0; ///< blocks of those that are saved: theirs soon who are short of them
 
   step_state step_ = step_state::idle;
-  bool release_waits_ = false; ///< for the end of the running step
+  bool end_awaited_ = false; ///< the cache manager waits for the end of the running step
   std::uint64_t step_seq_ = 0;
   std::vector<planned> plan_;
   std::uint32_t stuck_in_a_row_ = 0;        ///< plans that nobody could run for want of blocks

@@ -12,7 +12,7 @@ namespace troupe::actors {
 /// First blocks of the sequence that others hold too: they are found again as long as one of those runs.
 std::uint32_t scheduler_core::shared_with_others(const sequence& s) const {
   if (!may_find(s)) return 0;
-  const std::uint32_t whole = s.computed / model_.block_tokens;
+  const std::uint32_t whole = std::min(s.computed / model_.block_tokens, full_blocks(s));
   std::uint32_t shared = 0;
   for (const std::uint64_t number : s.chain) {
     const auto at = begun_prefixes_.find(number);
@@ -43,6 +43,7 @@ duration scheduler_core::time_to_park(std::uint32_t blocks) const noexcept {
 /// for no disk.
 bool scheduler_core::begin_parking(sequence& s, turn& t) {
   if (model_.park_blocks == 0 || s.computed == 0 || s.table.size() != s.held) return false;
+  if (s.copy) return false;                       // not carried out yet, and nothing else was computed
   if (beyond_border(s) != s.beyond) return false; // would go on with other keys and values
   const std::uint32_t from = shared_with_others(s), end = blocks_for(s.computed), count = end - from;
   if (count == 0 || count > park_room_.memory) return false;

@@ -71,11 +71,11 @@ void scheduler_core::open_ready(std::uint32_t running, std::int64_t available, t
     const auto shared = shared_with_running(*s);
     s->shared = may_find(*s) ? shared.blocks : 0;
     recount(*s);
-    const bool twice = shared.blocks < s->chain.size() && opening_.contains(s->chain[shared.blocks]);
+    const bool twice = shared.numbers < s->chain.size() && opening_.contains(s->chain[shared.numbers]);
     if (may_find(*s) && (shared.being_computed || twice)) continue;
     const std::int64_t need = blocks_for(s->known()) - (may_find(*s) ? shared.blocks : 0);
     if (running > 0 && available < need + running) return prefetch(*s, t);
-    opening_.insert(s->chain.begin() + shared.blocks, s->chain.end());
+    opening_.insert(s->chain.begin() + shared.numbers, s->chain.end());
     available -= need;
     ++running;
     if (s->parking == parking::parked)
@@ -259,7 +259,7 @@ void scheduler_core::ask_for_blocks(turn& t) {
 
 void scheduler_core::on(blocks_reserved&& m, time_point now, scheduler_effects& out) {
   turn t{now, out};
-  used_ = std::uint64_t{m.level.leased} + m.level.limbo;
+  note_used(m.level);
   if (step_ != step_state::reserving || m.step_seq != step_seq_) return;
   for (auto& g : m.grants) {
     auto* s = find(g.id);
@@ -268,7 +268,7 @@ void scheduler_core::on(blocks_reserved&& m, time_point now, scheduler_effects& 
     if (s->table.size() == s->held) note_table(*s, g.blocks);
     s->held += static_cast<std::uint32_t>(g.blocks.size());
     s->demand_pending = false;
-    if (s->phase == phase::ready) begin_behind(*s, g.cached);
+    if (s->phase == phase::ready) begin_behind(*s, g);
     s->shared = 0;
     s->phase = phase::running;
     recount(*s);
@@ -365,7 +365,19 @@ void scheduler_core::launch(turn& t) {
     sequence& s = *find(p.id);
     shape_.add(p.first, p.count, p.count == 1 && p.first >= s.prompt_tokens);
     auto& e = step.entries.emplace_back();
-    e = {p.id, p.first, p.count, p.want_token, std::exchange(s.new_blocks, {}), std::nullopt, p.score_from};
+    e = {
+        p.id,
+        p.first,
+        p.count,
+        p.want_token,
+        std::exchange(s.new_blocks, {}),
+        std::nullopt,
+        p.score_from,
+        std::exchange(s.copy, std::nullopt)};
+    if (e.copy) {
+      end_awaited_ = true; // until then the block that is copied is kept
+      ++stats_.prefix_copied_blocks;
+    }
     if (!s.opened) {
       e.open = sequence_opening{s.wish.prompt,       s.generated, s.wish.sampling, s.wish.logprobs,
                                 s.wish.top_logprobs, s.filter,    s.known()};
@@ -382,6 +394,8 @@ void scheduler_core::launch(turn& t) {
       t.out.emplace_back(started{s.id});
     }
   }
+  // Its source is kept for this step only.
+  assert(std::none_of(seated_.begin(), seated_.end(), [](const auto* s) { return s->copy.has_value(); }));
   const auto width = static_cast<std::uint32_t>(plan_.size());
   stuck_in_a_row_ = 0;
   ++stats_.steps;
@@ -455,6 +469,8 @@ void scheduler_core::preempt(sequence& s, turn& t, bool may_park) {
   s.shared = 0;
   s.computed = 0;
   s.published = 0;
+  s.tail_published = false;
+  s.copy.reset();
   s.new_blocks.clear();
   s.table.clear();
   s.phase = phase::ready;

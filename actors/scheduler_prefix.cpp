@@ -8,9 +8,15 @@
 #include <xxhash.h>
 
 namespace troupe::actors {
+namespace {
 
-/// Numbers the full blocks of the prompt. The numbers only guess who shares what; the cache manager compares
-/// the tokens themselves.
+/// Tokens behind the last full block of a prompt that are computed sooner than waited for.
+constexpr std::size_t short_tail = 2;
+
+} // namespace
+
+/// Numbers the full blocks of the prompt, and the whole of it. The numbers only guess who shares what; the
+/// cache manager compares the tokens themselves.
 void scheduler_core::place(sequence& s) {
   if (beyond_border(s) != s.beyond) {
     s.beyond = !s.beyond;
@@ -21,10 +27,14 @@ void scheduler_core::place(sequence& s) {
   const auto& prompt = *s.wish.prompt;
   const std::size_t step = model_.block_tokens;
   std::uint64_t number = s.salt;
-  for (std::size_t end = step; end < prompt.size(); end += step) {
+  std::size_t end = step;
+  for (; end < prompt.size(); end += step) {
     number = XXH3_64bits_withSeed(prompt.data() + end - step, step * sizeof(std::int32_t), number);
     s.chain.push_back(number);
   }
+  const std::size_t tail = prompt.size() - (end - step);
+  if (tail > short_tail) // never the number of a full block, which others share without a copy
+    s.chain.push_back(XXH3_64bits_withSeed(prompt.data() + end - step, tail * sizeof(std::int32_t), ~number));
 }
 
 /// What has outgrown the model's first set of frequencies is computed anew with the second, as a sequence of
@@ -59,19 +69,20 @@ scheduler_core::shared_prefix scheduler_core::shared_with_running(const sequence
   for (const std::uint64_t number : s.chain) {
     const auto at = begun_prefixes_.find(number);
     if (at == begun_prefixes_.end()) break;
-    ++shared.blocks;
+    ++shared.numbers;
     const auto first = sequences_.find(at->second.computes);
     if (first == sequences_.end()) continue;
     const sequence& other = first->second;
-    shared.being_computed =
-        other.computed < shared.blocks * model_.block_tokens && !other.paused && elder(other, s);
+    const std::uint32_t end = std::min(shared.numbers * model_.block_tokens, s.prompt_tokens);
+    shared.being_computed = other.computed < end && !other.paused && elder(other, s);
   }
+  shared.blocks = std::min(shared.numbers, full_blocks(s));
   return shared;
 }
 
 /// What the plan needs: of one that begins, rows behind what is known already.
 block_demand scheduler_core::demand_of(const sequence& s, const planned& p) const {
-  block_demand demand{s.id, p.first + p.count, nullptr, s.salt};
+  block_demand demand{s.id, p.first + p.count, nullptr, s.salt, p.restores};
   if (s.phase != phase::ready || !may_find(s)) return demand;
   demand.prefix = s.wish.prompt;
   if (!s.generated.empty()) {
@@ -82,12 +93,16 @@ block_demand scheduler_core::demand_of(const sequence& s, const planned& p) cons
   return demand;
 }
 
-/// The first `cached` positions need no rows: the plan's rows of this sequence move behind them.
-void scheduler_core::begin_behind(sequence& s, std::uint32_t cached) {
+/// The first positions, which are cached or come with a copy, need no rows: the plan's rows of this sequence
+/// move behind them.
+void scheduler_core::begin_behind(sequence& s, const block_grant& granted) {
+  const std::uint32_t cached = granted.cached;
   enter_chain(s);
   if (may_find(s)) stats_.prefix_asked_tokens += s.known();
   stats_.prefix_found_tokens += cached;
-  s.computed = s.published = cached;
+  s.computed = cached;
+  s.copy = granted.copy;
+  s.published = cached - cached % model_.block_tokens;
   if (cached == 0) return;
   const auto p = std::find_if(plan_.begin(), plan_.end(), [&](const planned& x) { return x.id == s.id; });
   if (p == plan_.end()) return;
@@ -96,7 +111,8 @@ void scheduler_core::begin_behind(sequence& s, std::uint32_t cached) {
   p->want_token = cached + p->count == s.known() && s.wish.max_tokens > 0;
 }
 
-/// Blocks that the step filled are known from now on; not those of rows with NaN or Inf.
+/// Blocks that the step filled, and the ends of prompts, are known from now on; not those of rows with NaN or
+/// Inf.
 void scheduler_core::publish(const step_done& m, turn& t) {
   publish_blocks news;
   const std::size_t answered = std::min(plan_.size(), m.results.size());
@@ -109,18 +125,21 @@ void scheduler_core::publish(const step_done& m, turn& t) {
   if (!news.all.empty()) t.out.emplace_back(std::move(news));
 }
 
-/// The full ones of the blocks that hold the sequence's first `end` positions. What there is no memory to
-/// tell is not found, now and later.
+/// The full ones of the blocks that hold the sequence's first `end` positions; when its prompt is computed,
+/// once, also what is in the last one. What there is no memory to tell is not found, now and later.
 void scheduler_core::note_filled(sequence& s, std::uint32_t end, publish_blocks& news) {
   const std::uint32_t full = end - end % model_.block_tokens;
-  if (!options_.prefix_cache || full <= s.published) return;
+  const bool tail = end >= s.prompt_tokens && !s.tail_published;
+  const std::uint32_t upto = tail ? end : full;
+  if (!options_.prefix_cache || upto <= s.published) return;
   try {
     filled_blocks filled{s.id, s.published / model_.block_tokens, s.salt, {}};
-    filled.tokens.reserve(full - s.published);
-    for (std::uint32_t p = s.published; p < full; ++p)
+    filled.tokens.reserve(upto - s.published);
+    for (std::uint32_t p = s.published; p < upto; ++p)
       filled.tokens.push_back(p < s.prompt_tokens ? (*s.wish.prompt)[p] : s.generated[p - s.prompt_tokens]);
     news.all.push_back(std::move(filled));
     s.published = full;
+    s.tail_published = s.tail_published || tail;
   } catch (const std::bad_alloc&) {
   }
 }

@@ -60,6 +60,7 @@ actors::scheduler_stats joined(const actors::scheduler_stats& earlier, actors::s
   now.resumes_failed += earlier.resumes_failed;
   now.prefix_asked_tokens += earlier.prefix_asked_tokens;
   now.prefix_found_tokens += earlier.prefix_found_tokens;
+  now.prefix_copied_blocks += earlier.prefix_copied_blocks;
   now.seats_yielded += earlier.seats_yielded;
   now.displaced += earlier.displaced;
   now.backfilled += earlier.backfilled;
@@ -159,6 +160,7 @@ engine_stats engine_state::stats() const {
   out.recomputed_tokens = s.recomputed_tokens;
   out.prefix_asked_tokens = s.prefix_asked_tokens;
   out.prefix_found_tokens = s.prefix_found_tokens;
+  out.prefix_copied_blocks = s.prefix_copied_blocks;
   out.parks = s.parks;
   out.parks_failed = s.parks_failed;
   out.parks_dropped = s.parks_dropped;

@@ -47,9 +47,9 @@ constexpr std::uint64_t position_bytes = 5 * sizeof(std::int32_t) + 1;
 constexpr std::uint64_t event_payload_bytes = 64;
 /// What a connection holds unsent before its request pauses (server.unsent_bytes).
 constexpr std::uint64_t unsent_bytes = 64U << 10;
-/// Of a KV block in the ledger and, with its tokens, in the index of prefixes.
+/// Of a KV block in the ledger and, with its tokens, in the index of prefixes: by hash and in order.
 constexpr std::uint64_t ledger_bytes(std::uint32_t block_tokens) {
-  return 128 + block_tokens * sizeof(std::int32_t);
+  return 192 + block_tokens * sizeof(std::int32_t);
 }
 
 /// The host of a model file.

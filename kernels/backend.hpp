@@ -58,10 +58,23 @@ struct step_sequence {
   }
 };
 
+/// The keys and values of the first positions of one KV block, in every layer, go to the same places of
+/// another.
+struct kv_copy {
+  std::uint32_t from = 0, to = 0; ///< block ids
+  std::uint32_t positions = 0;    ///< from 1 to what a block holds
+  bool operator==(const kv_copy&) const = default;
+};
+
 struct step_input {
   std::uint64_t step_seq = 0;
   std::vector<step_row> rows;
   std::vector<step_sequence> sequences;
+  /// Carried out before any row writes. No block is written by two of them, or written by one and read by
+  /// another, so that their order does not matter. Rows of the same step read what was copied, and write
+  /// behind it, in both blocks. When the step fails, nothing is known of the blocks that were copied to;
+  /// those that were copied from are as they were.
+  std::vector<kv_copy> copies;
 };
 
 /// Bits of row_result::flags.

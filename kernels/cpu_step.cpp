@@ -65,7 +65,7 @@ std::uint64_t kernel_scratch(const step_program& program, isa level) {
 /// No less than the phases that `list_phases` adds.
 std::size_t phase_count(const step_program& program) {
   constexpr std::size_t of_experts = 7;
-  std::size_t phases = 1;
+  std::size_t phases = 2; // copies, angles
   for (const op& any : program.ops) phases += std::holds_alternative<moe_op>(any) ? of_experts : 1;
   return phases;
 }
@@ -101,6 +101,7 @@ result<void> cpu_step::plan(const step_program& program, const step_input& input
   planned_.clear();
   planned_.reserve(phase_count(program)); // the phases point into it
   if (auto checked = check_rows(program, input, pool); !checked) return checked;
+  if (auto checked = check_copies(input.copies, pool); !checked) return checked;
   if (auto checked = check_kernels(program); !checked) return checked;
   list_phases(program);
   std::fill(refusals_.begin(), refusals_.end(), refusal{});
@@ -214,6 +215,9 @@ void cpu_step::list_phases(const step_program& program) {
   tasks_.clear();
   head_tiles_ = 0;
   ropes_ = ropes_of(program);
+  // First of all: the rows' keys and values go into the same blocks, and attention reads both.
+  add<&cpu_step::run_copy>(
+      "copy", static_cast<std::uint32_t>(input_->copies.size()) * program.kv.layers, 1, nullptr);
   add<&cpu_step::run_angles>("angles", tiles_of(rows, small_rows), 1, nullptr);
   for (const op& any : program.ops) {
     std::visit(

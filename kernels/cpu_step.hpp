@@ -125,6 +125,7 @@ class cpu_step {
   };
 
   result<void> check_rows(const step_program& program, const step_input& input, const kv_pool& pool);
+  static result<void> check_copies(std::span<const kv_copy> copies, const kv_pool& pool);
   /// Whether the scheme of every matrix has a kernel for the rows that will meet it.
   result<void> check_kernels(const step_program& program) const;
   result<void> size_memory(const step_program& program);
@@ -164,6 +165,7 @@ class cpu_step {
       refusals_[worker] = {status, weight.scheme->id, doing};
   }
 
+  void run_copy(const planned& phase, std::uint32_t tile, std::uint32_t worker);
   void run_angles(const planned& phase, std::uint32_t tile, std::uint32_t worker);
   void run_embed(const planned& phase, std::uint32_t tile, std::uint32_t worker);
   void run_norm(const planned& phase, std::uint32_t tile, std::uint32_t worker);

@@ -226,6 +226,10 @@ void add_steps(exposition& out, const engine_stats& e) {
   out.counter(
       "troupe_prefix_found_tokens_total", "Of those, tokens whose KV blocks were there",
       e.prefix_found_tokens);
+  out.counter(
+      "troupe_prefix_copied_blocks_total",
+      "KV blocks of which the first tokens were copied for a request that goes on otherwise",
+      e.prefix_copied_blocks);
   out.counter("troupe_preemptions_total", "Running requests put back into the queue", e.preemptions);
   const sample decisions[] = {
       {"decision", "seat_yielded", double(e.seats_yielded)},

@@ -145,6 +145,7 @@ struct engine_stats {
   std::uint64_t park_write_failures = 0, park_read_failures = 0, park_corrupt = 0;
   /// Prompt tokens of requests that began, and those of them whose KV blocks were there already.
   std::uint64_t prefix_asked_tokens = 0, prefix_found_tokens = 0;
+  std::uint64_t prefix_copied_blocks = 0; ///< of which the first tokens were copied to go on otherwise
   std::array<std::uint32_t, 10> waiting_by_priority{};
   std::uint64_t seats_yielded = 0; ///< running ones that gave places up, to higher ones or for want of memory
   std::uint64_t displaced = 0;     ///< waiting ones of low priority that made room in a full queue

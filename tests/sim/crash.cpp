@@ -162,7 +162,7 @@ void simulation::forget_generation() {
     p.handed_in = p.scheduler_paused = p.paused_at_plan = p.begins = p.on_trial = p.came_back = false;
     p.failed_in_a_row = 0;
     p.last_in_step = p.passed_over = 0;
-    p.fresh = 0;
+    p.fresh = p.known = 0;
   }
 }
 
@@ -172,6 +172,7 @@ void simulation::add_sums() {
   result_.preemptions += s.preemptions;
   result_.failed_steps += s.failed_steps;
   result_.prefix_found += s.prefix_found_tokens;
+  result_.prefix_copied += s.prefix_copied_blocks;
   result_.seats_yielded += s.seats_yielded;
   result_.displaced += s.displaced;
   result_.backfilled += s.backfilled;

@@ -38,6 +38,7 @@ void simulation::check_ledger() {
     for (const auto& m : copying_->all())
       require(pool.holders(m.block) >= 1, "a block that is copied is nobody's");
   if (!in_backend_) return;
+  check_sources();
   for (const auto& s : in_backend_->sequences) {
     const auto& p = participants_.at(s.sampling.seed - 1000);
     const auto table = pool.table(p.core->id());
@@ -92,6 +93,7 @@ void simulation::check_step_input(const kernels::step_input& input) {
     require(at < s.blocks.size(), "a row without a block");
     require(cache_.pool().holders(s.blocks[at]) <= 1, "a row writes a block that others hold, too");
   }
+  check_copies(input);
 }
 
 /// Every wait has an end.
@@ -173,6 +175,7 @@ void simulation::check_end() {
       "the counters do not add up");
   require(s.steps == steps_launched_, "steps were miscounted");
   require(s.parked == 0, "a park ended neither in a resume nor in a release");
+  if (scenario_.all_stays) check_choices();
 }
 
 } // namespace troupe::sim

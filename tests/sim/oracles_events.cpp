@@ -77,10 +77,10 @@ void simulation::check_echo(participant& p, const token_event& e) {
           p.echoed == 0 ? std::isnan(e.logprobs[i].logprob)
                         : e.logprobs[i].logprob == score_of(p.echo_state, token),
           "a score differs from the model's", id);
-    p.echo_state = fold(
-        p.echo_state,
-        slot_value(
-            token, static_cast<std::uint32_t>(p.echoed++), scenario_.model.beyond(p.script->prompt.size())));
+    p.echo_slot = slot_value(
+        p.echo_slot, token, static_cast<std::uint32_t>(p.echoed++),
+        scenario_.model.beyond(p.script->prompt.size()));
+    p.echo_state = fold(p.echo_state, p.echo_slot);
     text += plain_text({}).bytes_of(token);
   }
   require(e.text == text, "the echo's text differs from its tokens", id);

@@ -81,6 +81,9 @@ void simulation::check_plan(const actors::run_step& step) {
     require(!p.finished, "an ended sequence was planned", e.id.number);
     p.last_in_step = steps_launched_;
     p.begins = e.open.has_value();
+    p.prompt_rows += static_cast<std::uint32_t>(
+        std::min<std::size_t>(p.script->prompt.size(), e.first + e.count) -
+        std::min<std::size_t>(p.script->prompt.size(), e.first));
     if (p.begins) p.fresh = 0;
     running_requests_.push_back(e.id);
     running_rows_.push_back(e.count);

@@ -249,6 +249,7 @@ actors::park_costs costs_of(const scenario& s) {
 scenario make_scenario(std::uint64_t seed) {
   rng r(seed, 1);
   if (seed % 50 == 25) return make_lengths(r);
+  if (seed % 25 == 10) return make_choices(r);
   if (seed % 50 == 0) return make_two_floods(r);
   if (seed % 50 == 10 || seed % 50 == 35) return make_lost_seats(r);
   if (seed % 50 == 15) return make_suspects(r);

@@ -87,6 +87,7 @@ struct scenario {
   std::vector<memory_order> memory_orders;
   std::vector<policy_change> policy_changes;
   bool two_floods = false; ///< two tenants with all their work at once, and nothing else: see check_fairness
+  bool all_stays = false;  ///< nothing is disturbed, and no known block given away: see check_grants
 
   /// Tokens of one sequence at most.
   std::uint32_t limit() const noexcept { return std::min(context, blocks * block_tokens); }
@@ -97,6 +98,8 @@ std::vector<policy_change> draw_policy_changes(const scenario& s, runtime::rando
 /// Scenarios made for one policy each. See scenario_policy.cpp.
 scenario make_lost_seats(runtime::random_stream& r);
 scenario make_suspects(runtime::random_stream& r);
+/// Choices of the same prompts, and prompts that part inside blocks, with room for all of them.
+scenario make_choices(runtime::random_stream& r);
 
 /// The same seed gives the same scenario. Each seed switches on a random subset of features and faults.
 scenario make_scenario(std::uint64_t seed);

@@ -212,6 +212,7 @@ void simulation::to_scheduler(party, Message&& m) {
   if constexpr (std::is_same_v<message, actors::blocks_reserved>) {
     shortage_ |= !m.shortages.empty();
     for (const auto& x : m.shortages) short_of_blocks_.push_back(x.id);
+    for (const auto& g : m.grants) check_found(g);
     for (const auto& g : m.grants)
       for (std::size_t i = 0; i < g.blocks.size(); ++i)
         if (i < g.cached / scenario_.block_tokens)
@@ -324,14 +325,22 @@ void simulation::set_alarm(party whose, std::uint64_t& version, time_point when)
 
 template<class Message>
 void simulation::to_cache(Message&& m) {
-  constexpr bool may_fail = std::is_same_v<std::remove_cvref_t<Message>, actors::reserve_blocks>;
-  if (may_fail && chance_.chance(scenario_.faults.allocation_fails)) {
+  using message = std::remove_cvref_t<Message>;
+  constexpr bool reserves = std::is_same_v<message, actors::reserve_blocks>;
+  constexpr bool publishes = std::is_same_v<message, actors::publish_blocks>;
+  if constexpr (publishes) note_known(m);
+  std::vector<actors::block_demand> demands;
+  if constexpr (reserves)
+    if (scenario_.all_stays) demands = m.demands;
+  if ((reserves || publishes) && chance_.chance(scenario_.faults.allocation_fails)) {
     const alloc_fault fault(static_cast<std::uint32_t>(chance_.between(1, 6)));
     cache_.on(std::forward<Message>(m), now_, cache_effects_);
     allocation_failed_ |= fault.fired();
   } else {
     cache_.on(std::forward<Message>(m), now_, cache_effects_);
   }
+  if constexpr (reserves)
+    if (scenario_.all_stays) check_grants(std::get<actors::blocks_reserved>(cache_effects_.front()), demands);
   for (auto& effect : cache_effects_)
     std::visit(
         [this](auto& e) {
@@ -467,6 +476,7 @@ void simulation::backend_answers(duration took) {
   // The rows are written at the last moment: blocks given away too early are caught by check_ledger until
   // then.
   auto answer = backend_.compute(*in_backend_, row_faults_);
+  if (!answer.failed) check_contents(*in_backend_);
   answer.duration_ns = static_cast<std::uint64_t>(took.count());
   if (chance_.chance(scenario_.faults.step_fails)) {
     answer.failed = true;

@@ -41,8 +41,8 @@ struct outcome {
   std::optional<violation> wrong;
   std::uint64_t hash = 0; ///< over everything that was delivered and when
   std::uint64_t messages = 0;
-  std::uint64_t steps = 0, preemptions = 0, refused = 0, completed = 0, failed_steps = 0,
-                prefix_found = 0, ///< positions
+  std::uint64_t steps = 0, preemptions = 0, refused = 0, completed = 0, failed_steps = 0, prefix_found = 0,
+                prefix_copied = 0, ///< positions; blocks
       seats_yielded = 0, displaced = 0, backfilled = 0, cut_steps = 0, parks = 0, resumes = 0,
                 park_disk_blocks = 0, parks_lost = 0, ///< blocks written; resumes that failed
       crashes = 0, readmitted = 0, condemned = 0; ///< of the engine's actors; requests that came back; poison
@@ -78,9 +78,9 @@ class simulation {
     bool given_up = false;  ///< ended as a slow reader
     std::uint64_t next_seq = 0;
     std::vector<std::int32_t> tokens;
-    std::size_t echoed = 0;       ///< tokens of the prompt
-    std::uint64_t echo_state = 0; ///< of the model after them
-    std::uint32_t given = 0;      ///< token events that spent credit
+    std::size_t echoed = 0;                      ///< tokens of the prompt
+    std::uint64_t echo_state = 0, echo_slot = 0; ///< of the model after them, and of the last one
+    std::uint32_t given = 0;                     ///< token events that spent credit
     std::string text;
     std::uint32_t events = 0, read = 0, read_told = 0;
     std::optional<actors::sequence_finished> finished; ///< as the scheduler sent it
@@ -88,7 +88,10 @@ class simulation {
     bool begins = false;                                 ///< in its last step it began, or began anew
     std::uint32_t failed_steps = 0, failed_in_a_row = 0; ///< the second since its last token
     std::uint64_t last_in_step = 0;
-    std::size_t passed_over = 0; ///< steps in a row without its decode row
+    std::uint32_t prompt_rows = 0;       ///< in steps
+    std::vector<std::uint64_t> slots[2]; ///< its tokens' when run alone, within the border and beyond
+    std::uint32_t known = 0;             ///< first positions that were made known of it
+    std::size_t passed_over = 0;         ///< steps in a row without its decode row
     time_point seated_at{};
     std::uint32_t fresh = 0;       ///< tokens drawn since the executor opened it
     std::uint32_t scores_told = 0; ///< of its prompt's tokens, by the scheduler
@@ -233,6 +236,17 @@ class simulation {
   void note_room_told(const actors::park_room& room);
   void check_room();
   void check_copy_order(const actors::park_job& job);
+
+  // oracles_prefix.cpp
+  void note_known(const actors::publish_blocks& m);
+  void check_grants(const actors::blocks_reserved& m, const std::vector<actors::block_demand>& demands);
+  void check_found(const actors::block_grant& g);
+  void check_copies(const kernels::step_input& input);
+  void check_sources();
+  std::vector<std::int32_t> tokens_alone(const participant& p) const;
+  const std::vector<std::uint64_t>& slots_alone(participant& p, bool beyond) const;
+  void check_contents(const kernels::step_input& input);
+  void check_choices();
 
   // oracles_policy.cpp
   void check_displaced(const actors::sequence_finished& m);

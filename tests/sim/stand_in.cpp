@@ -17,9 +17,12 @@ constexpr std::uint64_t scramble(std::uint64_t x) noexcept { // the finaliser of
 
 } // namespace
 
-std::uint64_t slot_value(std::int32_t token, std::uint32_t position, bool beyond) noexcept {
+std::uint64_t
+slot_value(std::uint64_t before, std::int32_t token, std::uint32_t position, bool beyond) noexcept {
   return scramble(
-      std::uint64_t{beyond} << 63 | std::uint64_t{position} << 32 | static_cast<std::uint32_t>(token));
+      before ^
+      scramble(
+          std::uint64_t{beyond} << 63 | std::uint64_t{position} << 32 | static_cast<std::uint32_t>(token)));
 }
 
 std::uint64_t fold(std::uint64_t state, std::uint64_t slot) noexcept {
@@ -64,9 +67,13 @@ kernels::step_result stand_in::compute(const kernels::step_input& input, const r
     return slots_.at(
         std::size_t{s.blocks.at(position / block_tokens_)} * block_tokens_ + position % block_tokens_);
   };
-  for (const auto& row : input.rows)
-    slot(input.sequences[row.sequence], row.position) =
-        slot_value(row.token, row.position, model_.beyond(input.sequences[row.sequence].reach));
+  for (const auto& copy : input.copies)
+    std::ranges::copy(block(copy.from).first(copy.positions), block(copy.to).begin());
+  for (const auto& row : input.rows) {
+    const auto& s = input.sequences[row.sequence];
+    slot(s, row.position) = slot_value(
+        row.position == 0 ? 0 : slot(s, row.position - 1), row.token, row.position, model_.beyond(s.reach));
+  }
   for (std::uint32_t i = 0; i < input.rows.size(); ++i) {
     const auto& row = input.rows[i];
     if (row.want == kernels::row_output::none) continue;
@@ -158,10 +165,11 @@ lone_run run_alone(const imaginary_model& model, const lone_wish& wish) {
   lone_run run;
   plain_text text(wish.stops);
   std::vector<std::int32_t> all = wish.prompt;
+  std::uint64_t last = 0; // slot
   const auto state_of_all = [&] {
-    std::uint64_t state = 0;
+    std::uint64_t state = last = 0;
     for (std::uint32_t p = 0; p < all.size(); ++p)
-      state = fold(state, slot_value(all[p], p, model.beyond(all.size())));
+      state = fold(state, last = slot_value(last, all[p], p, model.beyond(all.size())));
     return state;
   };
   std::uint64_t state = state_of_all();
@@ -184,12 +192,12 @@ lone_run run_alone(const imaginary_model& model, const lone_wish& wish) {
       return run;
     }
     all.push_back(d.token);
-    state =
-        model.beyond(all.size()) && !model.beyond(all.size() - 1)
-            ? state_of_all()
-            : fold(
-                  state,
-                  slot_value(d.token, static_cast<std::uint32_t>(all.size() - 1), model.beyond(all.size())));
+    state = model.beyond(all.size()) && !model.beyond(all.size() - 1)
+                ? state_of_all()
+                : fold(
+                      state, last = slot_value(
+                                 last, d.token, static_cast<std::uint32_t>(all.size() - 1),
+                                 model.beyond(all.size())));
   }
   run.text += text.flush().text;
   return run;

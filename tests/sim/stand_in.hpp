@@ -29,8 +29,10 @@ struct drawn {
   float logprob = 0;
 };
 
-/// What a slot holds of one position, in a sequence beyond the border or not.
-std::uint64_t slot_value(std::int32_t token, std::uint32_t position, bool beyond) noexcept;
+/// What a slot holds of one position behind one that holds `before` (0: behind none), in a sequence beyond
+/// the border or not. So it is another one after any other tokens, as a key is.
+std::uint64_t
+slot_value(std::uint64_t before, std::int32_t token, std::uint32_t position, bool beyond) noexcept;
 /// The token after a sequence whose slots, folded in order, give `state`; the next one round the vocabulary
 /// that is not forbidden.
 drawn draw(
@@ -59,7 +61,7 @@ class stand_in {
   std::span<std::uint64_t> block(std::uint32_t number) noexcept {
     return std::span(slots_).subspan(std::size_t{number} * block_tokens_, block_tokens_);
   }
-  /// Writes the rows' slots, then draws. `failed` when a poisonous sequence is among them.
+  /// Copies, writes the rows' slots, then draws. `failed` when a poisonous sequence is among them.
   kernels::step_result compute(const kernels::step_input& input, const row_faults& faults);
 
  private:

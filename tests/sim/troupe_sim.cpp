@@ -118,6 +118,7 @@ int main(int argc, char** argv) {
     sum.completed += r.completed;
     sum.failed_steps += r.failed_steps;
     sum.prefix_found += r.prefix_found;
+    sum.prefix_copied += r.prefix_copied;
     sum.seats_yielded += r.seats_yielded;
     sum.displaced += r.displaced;
     sum.backfilled += r.backfilled;
@@ -154,12 +155,12 @@ int main(int argc, char** argv) {
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   std::printf(
       "%llu seeds, %llu failed, %llu events, %llu steps (%llu failed), %llu preemptions, %llu positions "
-      "found, %llu answers, %llu refusals, %.1f s\n",
+      "found, %llu blocks copied, %llu answers, %llu refusals, %.1f s\n",
       static_cast<unsigned long long>(a.last - a.first + 1), static_cast<unsigned long long>(failed),
       static_cast<unsigned long long>(sum.messages), static_cast<unsigned long long>(sum.steps),
       static_cast<unsigned long long>(sum.failed_steps), static_cast<unsigned long long>(sum.preemptions),
-      static_cast<unsigned long long>(sum.prefix_found), static_cast<unsigned long long>(sum.completed),
-      static_cast<unsigned long long>(sum.refused), seconds);
+      static_cast<unsigned long long>(sum.prefix_found), static_cast<unsigned long long>(sum.prefix_copied),
+      static_cast<unsigned long long>(sum.completed), static_cast<unsigned long long>(sum.refused), seconds);
   std::printf(
       "seats: %llu taken from lower classes, %llu of the queue displaced, %llu passed a larger one; %llu "
       "steps cut for time\n",
