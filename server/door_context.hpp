@@ -70,7 +70,7 @@ enum class door_health : std::uint8_t {
   loading,
   ready,
   draining,
-  failed, ///< the engine has given up after repeated crashes; requests are refused by it
+  failed, ///< the engine recovers from a crash, or has given up after several: it answers requests itself
 };
 
 /// The server as its sessions see it. Thread: the server's executor.

@@ -42,7 +42,7 @@ std::optional<error> not_ready(door_health health) {
   case door_health::draining:
     return error{errc::draining, "the server is shutting down", {}, 1000};
   case door_health::failed:
-    return error{errc::executor_failed, "the engine has given up after repeated failures", {}, 1000};
+    return error{errc::executor_failed, "the engine is not running after a failure", {}, 1000};
   }
   return std::nullopt;
 }

@@ -166,7 +166,7 @@ struct engine_stats {
   /// refused as full, always listed, is a fault of the engine.
   std::vector<lost_messages> dead_letters;
   memory_stats memory;
-  bool ready = false;    ///< takes requests: loaded, not shutting down, not recovering or down after failures
+  bool ready = false;    ///< runs requests: loaded, not shutting down, not recovering or down after failures
   bool draining = false; ///< shutting down, work still runs
 };
 
