@@ -9,9 +9,6 @@
 
 namespace troupe::actors {
 
-cache_core::cache_core(pool_key key, std::uint32_t blocks, std::uint32_t block_tokens) :
-    pool_(key, blocks, block_tokens) {}
-
 void cache_core::on(reserve_blocks&& m, time_point, cache_effects& out) {
   blocks_reserved answer;
   answer.step_seq = m.step_seq;
@@ -28,19 +25,20 @@ void cache_core::on(reserve_blocks&& m, time_point, cache_effects& out) {
 
 /// Strong guarantee: a grant is in the answer exactly if its blocks are leased.
 void cache_core::serve(const block_demand& demand, blocks_reserved& answer) {
-  const std::uint32_t held = pool_.held(demand.id);
-  std::uint32_t positions = demand.positions, cached = 0;
+  const std::uint32_t there = pool_.indices(demand.id);
+  std::uint32_t positions = demand.positions, first = demand.first, cached = 0;
   found_.clear();
-  if (demand.prefix && held == 0) {
+  pool_.pass(demand.id, first);
+  if (demand.prefix && there == 0) {
     pool_.match(demand.salt, *demand.prefix, found_);
-    cached = static_cast<std::uint32_t>(found_.size()) * pool_.block_tokens();
+    const auto known = static_cast<std::uint32_t>(found_.size()) / pool_.groups().size();
+    first = cached = known * pool_.block_tokens();
     positions = static_cast<std::uint32_t>(
         std::min<std::uint64_t>(demand.prefix->size(), std::uint64_t{cached} + positions));
   }
-  const auto known = static_cast<std::uint32_t>(found_.size());
-  const std::uint32_t wanted = pool_.blocks_for(positions);
-  if (wanted <= held) return;
-  const std::uint32_t missing = wanted - held - known;
+  const std::uint32_t from = std::max(there, pool_.blocks_for(cached)), wanted = pool_.blocks_for(positions);
+  if (wanted <= there) return;
+  const std::uint32_t missing = pool_.groups().blocks(from, wanted, first);
   const std::uint32_t available = pool_.available() - pool_.unheld(found_);
   if (missing > available) {
     answer.shortages.push_back({demand.id, missing - available});
@@ -49,12 +47,12 @@ void cache_core::serve(const block_demand& demand, blocks_reserved& answer) {
   answer.grants.push_back({demand.id, {}, cached});
   try {
     auto& blocks = answer.grants.back().blocks;
-    blocks.reserve(known + missing);
+    blocks.reserve(std::size_t{wanted - there} * pool_.groups().size());
     blocks.assign(found_.begin(), found_.end());
     pool_.adopt(demand.id, found_);
-    pool_.lease(demand.id, missing, blocks);
+    pool_.lease(demand.id, wanted - from, blocks, first);
   } catch (...) {
-    if (known != 0) pool_.release(demand.id, 0);
+    if (cached != 0) pool_.release(demand.id, 0);
     answer.grants.pop_back();
     throw;
   }

@@ -55,6 +55,10 @@ void executor_core::prepare(plan_entry& entry, kernels::step_input& input) {
   sequence& s = at->second;
   if (std::size_t{entry.first} + entry.count > s.tokens.size()) return;
   s.blocks.insert(s.blocks.end(), entry.new_blocks.begin(), entry.new_blocks.end());
+  const auto indices = static_cast<std::uint32_t>(s.blocks.size()) / groups_.size();
+  groups_.for_passed(
+      indices, s.passed, entry.first, [&](std::uint32_t passed) { s.blocks[passed] = no_block; });
+  s.passed = entry.first;
 
   const auto index = static_cast<std::uint32_t>(input.sequences.size());
   auto& part = input.sequences.emplace_back();

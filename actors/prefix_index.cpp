@@ -2,6 +2,7 @@
 #include "actors/prefix_index.hpp"
 
 #include <algorithm>
+#include <utility>
 #include <xxhash.h>
 
 namespace troupe::actors {
@@ -13,8 +14,9 @@ std::uint64_t hash_of(prefix_node parent, std::span<const std::int32_t> tokens) 
 
 } // namespace
 
-prefix_index::prefix_index(std::uint32_t blocks, std::uint32_t block_tokens) :
-    block_tokens_(block_tokens), nodes_(blocks), tokens_(std::size_t{blocks} * block_tokens) {}
+prefix_index::prefix_index(std::uint32_t blocks, std::uint32_t block_tokens, std::uint32_t groups) :
+    block_tokens_(block_tokens), groups_(groups), nodes_(blocks), tokens_(std::size_t{blocks} * block_tokens),
+    beside_(groups > 1 ? std::size_t{blocks} * groups : 0, none), stands_(groups > 1 ? blocks : 0, none) {}
 
 std::uint32_t prefix_index::find(prefix_node parent, std::span<const std::int32_t> tokens) const noexcept {
   const auto [first, last] = by_hash_.equal_range(hash_of(parent, tokens));
@@ -34,7 +36,21 @@ bool prefix_index::add(std::uint32_t block, prefix_node parent, std::span<const 
   return true;
 }
 
+void prefix_index::add_beside(std::uint32_t block, std::uint32_t group, std::uint32_t other) noexcept {
+  std::uint32_t& place = beside_[std::size_t{block} * groups_ + group];
+  if (place != none || stands_[other] != none) return;
+  place = other;
+  stands_[other] = block;
+}
+
 void prefix_index::remove(std::uint32_t block) noexcept {
+  if (groups_ > 1 && stands_[block] != none) {
+    const std::size_t first = std::size_t{std::exchange(stands_[block], none)} * groups_;
+    std::replace(
+        beside_.begin() + static_cast<std::ptrdiff_t>(first),
+        beside_.begin() + static_cast<std::ptrdiff_t>(first + groups_), block, none);
+    return;
+  }
   place& gone = nodes_[block];
   if (gone.self == 0) return;
   const auto [first, last] = by_hash_.equal_range(gone.hash);
