@@ -237,6 +237,7 @@ scenario make_scenario(std::uint64_t seed) {
   if (seed % 50 == 0) return make_two_floods(r);
   scenario s;
   make_settings(s, r);
+  make_groups(s, seed);
   make_faults(s, r);
   const features f(r);
   const auto count = in(r, 1, r.chance(0.1) ? 40 : 14);

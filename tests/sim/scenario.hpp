@@ -77,8 +77,17 @@ struct scenario {
   bool two_floods = false; ///< two tenants with all their work at once, and nothing else: see check_fairness
 
   /// Tokens of one sequence at most.
-  std::uint32_t limit() const noexcept { return std::min(context, blocks * block_tokens); }
+  std::uint32_t limit() const noexcept {
+    return model.grouped() ? grouped_limit() : std::min(context, blocks * block_tokens);
+  }
+  /// Blocks of one layer group that a sequence of `positions` may hold at a time.
+  std::uint32_t most_blocks(std::uint32_t window, std::uint32_t positions) const noexcept;
+  std::uint32_t grouped_limit() const noexcept;
 };
+
+/// Gives a quarter of the seeds a model of several layer groups, or one with a window. From numbers of its
+/// own: the others stay what they were.
+void make_groups(scenario& s, std::uint64_t seed);
 
 /// The same seed gives the same scenario. Each seed switches on a random subset of features and faults.
 scenario make_scenario(std::uint64_t seed);

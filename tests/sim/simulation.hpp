@@ -167,6 +167,18 @@ class simulation {
   void check_not_stalled();
   void check_end();
 
+  // oracles_groups.cpp
+  void check_groups();
+  void check_holes(const kernels::step_input& input);
+  /// Calls `f` with each block that the row is written to.
+  template<class F>
+  void for_written(const kernels::step_sequence& s, const kernels::step_row& row, F f) const {
+    const std::size_t groups = scenario_.model.windows.size();
+    const std::size_t first = row.position / scenario_.block_tokens * groups;
+    require(first + groups <= s.blocks.size(), "a row without a block");
+    for (std::size_t g = 0; g < groups; ++g) f(s.blocks[first + g]);
+  }
+
   // oracles_policy.cpp
   void check_displaced(const actors::sequence_finished& m);
   void note_shut(const actors::refused& m);
