@@ -18,8 +18,8 @@ namespace troupe::actors {
 /// way, and `spare_memory` from the engine.
 class cache_actor final : public runtime::actor<cache_protocol> {
  public:
-  cache_actor(pool_key key, std::uint32_t blocks, std::uint32_t block_tokens, std::shared_ptr<cast> others) :
-      core_(key, blocks, block_tokens), cast_(std::move(others)) {}
+  cache_actor(pool_key key, std::uint32_t blocks, const kv_groups& groups, std::shared_ptr<cast> others) :
+      core_(key, blocks, groups), cast_(std::move(others)) {}
 
   void on_start() override { cast_->listener->cache_changed(core_.level()); }
 

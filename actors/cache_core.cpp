@@ -9,9 +9,6 @@
 
 namespace troupe::actors {
 
-cache_core::cache_core(pool_key key, std::uint32_t blocks, std::uint32_t block_tokens) :
-    pool_(key, blocks, block_tokens) {}
-
 void cache_core::on(reserve_blocks&& m, time_point, cache_effects& out) {
   blocks_reserved answer;
   answer.step_seq = m.step_seq;
@@ -33,38 +30,44 @@ void cache_core::on(reserve_blocks&& m, time_point, cache_effects& out) {
 
 /// Blocks that a demand takes away from what is available, at most.
 std::uint32_t cache_core::most_wanted(const block_demand& demand) const noexcept {
-  const std::uint32_t held = pool_.held(demand.id);
+  const std::uint32_t there = pool_.indices(demand.id);
   const std::uint32_t wanted = pool_.blocks_for(
-      demand.prefix && held == 0 ? static_cast<std::uint32_t>(demand.prefix->size()) : demand.positions);
-  return wanted - std::min(wanted, held);
+      demand.prefix && there == 0 ? static_cast<std::uint32_t>(demand.prefix->size()) : demand.positions);
+  return (wanted - std::min(wanted, there)) * pool_.groups().size();
 }
 
 /// Strong guarantee: a grant is in the answer exactly if its blocks are leased. A copy saves rows, and must
 /// not cost anybody blocks: one from a block that nobody holds is left out when `others` might go short of
 /// it.
 void cache_core::serve(const block_demand& demand, std::uint64_t others, blocks_reserved& answer) {
-  const std::uint32_t held = pool_.held(demand.id), block_tokens = pool_.block_tokens();
+  const kv_groups& groups = pool_.groups();
+  const std::uint32_t there = pool_.indices(demand.id);
+  const bool begins = demand.prefix && there == 0;
   prefix_part part;
   found_.clear();
-  if (demand.prefix && held == 0) {
+  pool_.pass(demand.id, demand.first);
+  if (begins) {
     pool_.match(demand.salt, *demand.prefix, found_);
     if (!demand.whole) part = pool_.match_part(demand.salt, *demand.prefix, found_);
   }
-  const auto known = static_cast<std::uint32_t>(found_.size());
-  const std::uint32_t available = pool_.available() - pool_.unheld(found_);
-  const auto blocks_behind = [&](std::uint32_t cached) {
-    if (!demand.prefix || held != 0) return pool_.blocks_for(demand.positions);
-    return pool_.blocks_for(static_cast<std::uint32_t>(
-        std::min<std::uint64_t>(demand.prefix->size(), std::uint64_t{cached} + demand.positions)));
+  const auto known = static_cast<std::uint32_t>(found_.size()) / groups.size();
+  const std::uint32_t available = pool_.available() - pool_.unheld(found_), from = std::max(there, known);
+  std::uint32_t cached = 0, first = 0, wanted = 0, missing = 0;
+  const auto reckon = [&] {
+    cached = known * pool_.block_tokens() + part.tokens;
+    first = begins ? cached : demand.first;
+    wanted = pool_.blocks_for(
+        begins ? static_cast<std::uint32_t>(
+                     std::min<std::uint64_t>(demand.prefix->size(), std::uint64_t{cached} + demand.positions))
+               : demand.positions);
+    missing = groups.blocks(from, std::max(from, wanted), first);
   };
-  std::uint32_t cached = known * block_tokens + part.tokens, wanted = blocks_behind(cached);
-  if (part.tokens > 0 && pool_.unheld({&part.block, 1}) != 0 && wanted - known + 1 + others > available) {
+  reckon();
+  if (part.tokens > 0 && pool_.unheld({&part.block, 1}) != 0 && missing + 1 + others > available) {
     part = {};
-    cached = known * block_tokens;
-    wanted = blocks_behind(cached);
+    reckon();
   }
-  if (wanted <= held) return;
-  const std::uint32_t missing = wanted - held - known;
+  if (wanted <= there) return;
   if (missing > available) {
     answer.shortages.push_back({demand.id, missing - available});
     return;
@@ -72,14 +75,14 @@ void cache_core::serve(const block_demand& demand, std::uint64_t others, blocks_
   answer.grants.push_back({demand.id, {}, cached});
   try {
     auto& grant = answer.grants.back();
-    grant.blocks.reserve(known + missing);
+    grant.blocks.reserve(std::size_t{wanted - there} * groups.size());
     grant.blocks.assign(found_.begin(), found_.end());
     pool_.adopt(demand.id, found_);
     if (part.tokens > 0) pool_.pin(answer.step_seq, demand.id, part.block);
-    pool_.lease(demand.id, missing, grant.blocks);
+    pool_.lease(demand.id, wanted - from, grant.blocks, first);
     if (part.tokens > 0) grant.copy = {part.block, grant.blocks[known], part.tokens};
   } catch (...) {
-    if (held == 0) pool_.release(demand.id, 0);
+    if (there == 0) pool_.release(demand.id, 0);
     answer.grants.pop_back();
     throw;
   }

@@ -29,8 +29,9 @@ inline constexpr std::uint32_t most_discarded = 256;
 /// A failed allocation costs the demand at hand only: it is left out of the answer.
 class cache_core {
  public:
-  /// One pool now; a model with several layer groups gets a pool, and a block table, for each.
-  cache_core(pool_key key, std::uint32_t blocks, std::uint32_t block_tokens);
+  cache_core(pool_key key, std::uint32_t blocks, const kv_groups& groups) : pool_(key, blocks, groups) {}
+  cache_core(pool_key key, std::uint32_t blocks, std::uint32_t block_tokens) :
+      cache_core(key, blocks, kv_groups(block_tokens)) {}
 
   void on(reserve_blocks&& m, time_point now, cache_effects& out);
   void on(release_blocks&& m, time_point now, cache_effects& out);

@@ -19,8 +19,8 @@ class executor_actor final : public runtime::actor<executor_protocol> {
   executor_actor(
       std::shared_ptr<kernels::backend> backend, std::shared_ptr<const kernels::step_program> program,
       std::shared_ptr<cast> others) :
-      backend_(std::move(backend)),
-      program_(std::move(program)), cast_(std::move(others)) {}
+      core_(program->kv.groups()),
+      backend_(std::move(backend)), program_(std::move(program)), cast_(std::move(others)) {}
 
   template<class Message>
   requires(executor_protocol::accepts<Message>) void on(Message&& m) {

@@ -58,6 +58,10 @@ void executor_core::prepare(plan_entry& entry, kernels::step_input& input) {
   if (std::size_t{entry.first} + entry.count > s.tokens.size()) return;
   s.blocks.insert(s.blocks.end(), entry.new_blocks.begin(), entry.new_blocks.end());
   if (entry.copy) input.copies.push_back(*entry.copy);
+  const auto indices = static_cast<std::uint32_t>(s.blocks.size()) / groups_.size();
+  groups_.for_passed(
+      indices, s.passed, entry.first, [&](std::uint32_t passed) { s.blocks[passed] = no_block; });
+  s.passed = entry.first;
 
   const auto index = static_cast<std::uint32_t>(input.sequences.size());
   auto& part = input.sequences.emplace_back();

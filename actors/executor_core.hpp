@@ -26,6 +26,8 @@ using executor_effects = std::vector<executor_effect>;
 /// the step, nothing else.
 class executor_core {
  public:
+  explicit executor_core(const kv_groups& groups = kv_groups()) : groups_(groups) {}
+
   void on(run_step&& m, time_point now, executor_effects& out);
   void on(close_sequence&& m, time_point now, executor_effects& out);
   void on(step_computed&& m, time_point now, executor_effects& out);
@@ -41,7 +43,8 @@ class executor_core {
   struct sequence {
     std::vector<std::int32_t> tokens; ///< prompt, then drawn
     std::uint32_t prompt_tokens = 0;
-    std::vector<block_id> blocks;
+    std::vector<block_id> blocks; ///< with holes where no row from `passed` on reads: others may have those
+    std::uint32_t passed = 0;
     kernels::sampling_params sampling;
     bool logprobs = false;
     std::uint32_t top_logprobs = 0;
@@ -62,6 +65,7 @@ class executor_core {
   void deliver(executor_effects& out);
   bool collect(kernels::step_result& result, std::string& fault);
 
+  kv_groups groups_;
   std::unordered_map<request_id, sequence> sequences_; ///< looked up, never walked
   std::uint64_t running_ = 0;
   bool awaits_verdict_ = false;

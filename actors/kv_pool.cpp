@@ -9,16 +9,17 @@
 
 namespace troupe::actors {
 
-kv_pool::kv_pool(pool_key key, std::uint32_t blocks, std::uint32_t block_tokens) :
-    key_(key), block_tokens_(std::max<std::uint32_t>(1, block_tokens)), blocks_(blocks),
-    known_(blocks, block_tokens_) {
+kv_pool::kv_pool(pool_key key, std::uint32_t blocks, const kv_groups& groups) :
+    key_(key), groups_(groups), blocks_(blocks), known_(blocks, groups.block_tokens(), groups.size()) {
   level_.total = level_.free = blocks;
   free_.resize(blocks);
   for (std::uint32_t i = 0; i < blocks; ++i) free_[i] = blocks - 1 - i; // the lowest id leaves first
 }
 
 std::uint32_t kv_pool::held(request_id id) const noexcept {
-  return static_cast<std::uint32_t>(table(id).size());
+  const auto at = leases_.find(id);
+  if (at == leases_.end()) return 0;
+  return groups_.blocks(0, indices(id), at->second.passed);
 }
 
 std::span<const block_id> kv_pool::table(request_id id) const noexcept {
@@ -48,11 +49,25 @@ void kv_pool::idle(block_id b) noexcept {
     ++level_.cached;
     enlist(b);
   } else {
-    known_.remove(b);
+    forget(b);
     blocks_[b].lives = 0;
     ++level_.free;
     free_.push_back(b);
   }
+}
+
+/// Not known from now on, nor what is known by it; cached ones of those are free.
+void kv_pool::forget(block_id b) noexcept {
+  for (std::uint32_t g = 0; groups_.size() > 1 && g < groups_.size(); ++g) {
+    const block_id other = known_.beside(b, g);
+    if (other == prefix_index::none) continue;
+    known_.remove(other);
+    if (blocks_[other].leases != 0 || blocks_[other].limbo != 0) continue;
+    unlink(other);
+    --level_.cached;
+    idle(other);
+  }
+  known_.remove(b);
 }
 
 /// A free block, else the cached one that was unused for longest and has no lives left.
@@ -71,62 +86,103 @@ block_id kv_pool::take_one() noexcept {
   }
   const block_id b = oldest_;
   unlink(b);
-  known_.remove(b);
-  blocks_[b].lives = 0;
   --level_.cached;
+  forget(b);
+  blocks_[b].lives = 0;
   return b;
 }
 
 // ---- leases
 // ----------------------------------------------------------------------------------------------------
 
-bool kv_pool::lease(request_id id, std::uint32_t count, std::vector<block_id>& out) {
+std::uint32_t kv_pool::blocks_of(request_id id, std::uint32_t count, std::uint32_t first) const noexcept {
+  const auto at = leases_.find(id);
+  const std::uint32_t from = indices(id);
+  return groups_.blocks(from, from + count, at == leases_.end() ? first : at->second.passed);
+}
+
+bool kv_pool::lease(request_id id, std::uint32_t count, std::vector<block_id>& out, std::uint32_t first) {
   if (count == 0) return true;
-  if (count > available()) return false;
-  out.reserve(out.size() + count);
+  const std::uint32_t taken = blocks_of(id, count, first);
+  if (taken > available()) return false;
+  const std::size_t entries = std::size_t{count} * groups_.size();
+  out.reserve(out.size() + entries);
   const auto [at, fresh] = leases_.try_emplace(id);
   auto& table = at->second.table;
   try {
-    if (table.capacity() < table.size() + count)
-      table.reserve(std::max(2 * table.capacity(), table.size() + count));
+    if (table.capacity() < table.size() + entries)
+      table.reserve(std::max(2 * table.capacity(), table.size() + entries));
   } catch (...) {
     if (fresh) leases_.erase(at);
     throw;
   }
-  for (std::uint32_t i = 0; i < count; ++i) {
+  if (fresh) at->second.passed = first;
+  const auto from = static_cast<std::uint32_t>(table.size()) / groups_.size();
+  table.resize(table.size() + entries, no_block);
+  groups_.for_present(from, from + count, at->second.passed, [&](std::uint32_t entry) {
     const block_id b = take_one();
     blocks_[b].leases = 1;
     blocks_[b].used = true;
-    table.push_back(b);
-    out.push_back(b);
-  }
-  level_.leased += count;
+    table[entry] = b;
+  });
+  out.insert(out.end(), table.end() - static_cast<std::ptrdiff_t>(entries), table.end());
+  level_.leased += taken;
   return true;
+}
+
+/// One owner less of `b`, which the running step may still write if `limbo`.
+void kv_pool::drop(block_id b, bool limbo) noexcept {
+  if (limbo) ++blocks_[b].limbo;
+  let_go(b);
+}
+
+void kv_pool::pass(request_id id, std::uint32_t position) noexcept {
+  const auto at = leases_.find(id);
+  if (at == leases_.end() || position <= at->second.passed) return;
+  owner& o = at->second;
+  groups_.for_passed(indices(id), o.passed, position, [&](std::uint32_t entry) {
+    drop(std::exchange(o.table[entry], no_block), false);
+  });
+  o.passed = position;
 }
 
 void kv_pool::match(
     std::uint64_t salt, std::span<const std::int32_t> tokens, std::vector<block_id>& out) const {
+  const std::size_t begin = out.size(), step = groups_.block_tokens();
+  const std::uint32_t groups = groups_.size();
+  std::vector<std::uint32_t> known_from(groups); // each group's blocks are known from this index on
+  std::uint32_t found = 0;
   prefix_node parent = prefix_index::root(salt);
-  for (std::size_t end = block_tokens_; end < tokens.size(); end += block_tokens_) {
-    const block_id b = known_.find(parent, tokens.subspan(end - block_tokens_, block_tokens_));
-    if (b == prefix_index::none) return;
-    out.push_back(b);
+  for (std::uint32_t i = 0; (i + 1) * step < tokens.size(); ++i) {
+    const block_id b = known_.find(parent, tokens.subspan(i * step, step));
+    if (b == prefix_index::none) break;
     parent = known_.node(b);
+    const auto behind = static_cast<std::uint32_t>((i + 1) * step);
+    bool all_there = true;
+    for (std::uint32_t g = 0; g < groups; ++g) {
+      out.push_back(g == groups_.spine() ? b : known_.beside(b, g));
+      if (out.back() == prefix_index::none) known_from[g] = i + 1;
+      all_there = all_there && known_from[g] <= groups_.first_index(g, behind);
+    }
+    if (all_there) found = i + 1;
   }
+  out.resize(begin + std::size_t{found} * groups);
+  const auto behind = static_cast<std::uint32_t>(found * step);
+  groups_.for_passed(found, 0, behind, [&](std::uint32_t entry) { out[begin + entry] = no_block; });
 }
 
 std::uint32_t kv_pool::unheld(std::span<const block_id> blocks) const noexcept {
   return static_cast<std::uint32_t>(std::ranges::count_if(
-      blocks, [&](block_id b) { return blocks_[b].leases == 0 && blocks_[b].limbo == 0; }));
+      blocks, [&](block_id b) { return b != no_block && blocks_[b].leases == 0 && blocks_[b].limbo == 0; }));
 }
 
 prefix_part kv_pool::match_part(
     std::uint64_t salt, std::span<const std::int32_t> tokens, std::span<const block_id> found) const {
-  const std::size_t behind = found.size() * block_tokens_;
+  if (groups_.size() > 1) return {};
+  const std::size_t step = groups_.block_tokens(), behind = found.size() * step;
   if (behind + 1 >= tokens.size()) return {};
   const prefix_node parent = found.empty() ? prefix_index::root(salt) : known_.node(found.back());
-  return known_.longest(
-      parent, tokens.subspan(behind, std::min<std::size_t>(block_tokens_, tokens.size() - behind - 1)));
+  return known_.longest(parent, tokens.subspan(behind, std::min(step, tokens.size() - behind - 1)));
 }
 
 /// One holder more; it lives a round longer, at most `most` of them.
@@ -188,11 +244,13 @@ void kv_pool::adopt(request_id id, std::span<const block_id> found) {
   assert(held(id) == 0);
   owner fresh;
   fresh.table.assign(found.begin(), found.end());
-  fresh.placed = static_cast<std::uint32_t>(found.size());
-  fresh.last = known_.node(found.back());
+  fresh.placed = static_cast<std::uint32_t>(found.size() / groups_.size());
+  fresh.passed = fresh.placed * groups_.block_tokens();
+  fresh.last = known_.node(found[found.size() - groups_.size() + groups_.spine()]);
+  const auto lives = static_cast<std::uint8_t>(std::bit_width(fresh.placed)); // of a long prefix more
   leases_[id] = std::move(fresh);
-  const auto lives = static_cast<std::uint8_t>(std::bit_width(found.size())); // of a long prefix more
-  for (const block_id b : found) hold(b, lives);
+  for (const block_id b : found)
+    if (b != no_block) hold(b, lives);
 }
 
 void kv_pool::publish(
@@ -201,19 +259,26 @@ void kv_pool::publish(
   if (at == leases_.end() || at->second.placed != first) return; // released, or an earlier one was not noted
   owner& o = at->second;
   if (o.placed == 0) o.last = prefix_index::root(salt);
-  for (; !tokens.empty() && o.placed < o.table.size(); tokens = tokens.subspan(block_tokens_)) {
-    const block_id own = o.table[o.placed];
-    if (tokens.size() < block_tokens_) {
-      known_.add(own, o.last, tokens);
+  const std::uint32_t step = groups_.block_tokens(), groups = groups_.size(), all = indices(id);
+  for (; !tokens.empty() && o.placed < all; tokens = tokens.subspan(step)) {
+    const std::span own = std::span(o.table).subspan(std::size_t{o.placed} * groups, groups);
+    const block_id spine = own[groups_.spine()];
+    if (tokens.size() < step) {
+      if (groups == 1 && spine != no_block) known_.add(spine, o.last, tokens); // see match_part
       return;
     }
-    const auto content = tokens.first(block_tokens_);
-    const block_id there = known_.find(o.last, content);
-    if (there == prefix_index::none)
-      known_.add(own, o.last, content);
-    else
-      known_.remove(own); // known in part until now
-    o.last = known_.node(there == prefix_index::none ? own : there);
+    const auto content = tokens.first(step);
+    block_id there = known_.find(o.last, content);
+    if (there == prefix_index::none) {
+      if (spine == no_block) return; // restored, and forgotten meanwhile
+      there = spine;
+      known_.add(there, o.last, content);
+    } else if (groups == 1 && spine != no_block && spine != there) {
+      known_.remove(spine); // known in part until now
+    }
+    for (std::uint32_t g = 0; g < groups; ++g)
+      if (g != groups_.spine() && own[g] != no_block) known_.add_beside(there, g, own[g]);
+    o.last = known_.node(there);
     ++o.placed;
   }
 }
@@ -223,14 +288,12 @@ std::uint32_t kv_pool::release(request_id id, std::uint64_t after_step) {
   const auto at = leases_.find(id);
   if (at == leases_.end()) return 0;
   if (after_step != 0) limbo_.push_back({after_step, {}});
+  const std::uint32_t count = held(id);
   auto table = std::move(at->second.table);
   leases_.erase(at);
   // From the end: it is given away before the beginning, without which it is not found.
-  for (std::size_t i = table.size(); i-- > 0;) {
-    if (after_step != 0) ++blocks_[table[i]].limbo;
-    let_go(table[i]);
-  }
-  const auto count = static_cast<std::uint32_t>(table.size());
+  for (std::size_t i = table.size(); i-- > 0;)
+    if (table[i] != no_block) drop(table[i], after_step != 0);
   if (after_step != 0) limbo_.back().blocks = std::move(table);
   return count;
 }
@@ -240,6 +303,7 @@ void kv_pool::settle(std::uint64_t step_seq) noexcept {
   while (!limbo_.empty() && limbo_.front().after_step <= step_seq) {
     const auto& table = limbo_.front().blocks;
     for (std::size_t i = table.size(); i-- > 0;) {
+      if (table[i] == no_block) continue;
       block& b = blocks_[table[i]];
       if (--b.limbo != 0 || b.leases != 0) continue;
       --level_.limbo;
@@ -279,11 +343,18 @@ bool kv_pool::audit() const {
   kv_level seen{};
   seen.total = static_cast<std::uint32_t>(blocks_.size());
   std::vector<block> counted(blocks_.size());
-  for (const auto& [id, o] : leases_) // counts only: the order does not matter
-    for (const block_id b : o.table) ++counted[b].leases;
+  for (const auto& [id, o] : leases_) { // counts only: the order does not matter
+    const std::uint32_t groups = groups_.size();
+    for (std::uint32_t i = 0; i < o.table.size(); ++i) {
+      const bool hole = o.table[i] == no_block;
+      if (hole != (i / groups < groups_.first_index(i % groups, o.passed))) return false;
+      if (!hole) ++counted[o.table[i]].leases;
+    }
+  }
   for (const pinned& p : pins_) ++counted[p.from].leases;
   for (const auto& batch : limbo_)
-    for (const block_id b : batch.blocks) ++counted[b].limbo;
+    for (const block_id b : batch.blocks)
+      if (b != no_block) ++counted[b].limbo;
   std::vector<std::uint8_t> idle_in(blocks_.size()); // lists that hold it
   std::vector<bool> cached(blocks_.size());
   for (const block_id b : free_) ++idle_in[b];

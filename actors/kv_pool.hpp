@@ -7,7 +7,6 @@
 
 #include <cstdint>
 #include <deque>
-#include <limits>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -30,6 +29,9 @@ struct pool_key {
 /// part, or goes on otherwise than a prompt does, the positions that fit are copied into a block of the
 /// prompt's own: its owner, if it has one, writes behind them.
 ///
+/// An owner's table has the entries of kv_groups. What it says it needs no more is a hole in it from then on;
+/// known blocks that nobody else holds are then cached as after a release.
+///
 /// Cached blocks are given away like free ones, once those are used up: the longest unused first, and of one
 /// prefix its end before its beginning. A block that was found again lives one round longer for each time, at
 /// most `most_lives`, and more the longer the prefix was.
@@ -37,22 +39,33 @@ struct pool_key {
 /// Each function that allocates leaves the ledger whole when it throws.
 class kv_pool {
  public:
-  kv_pool(pool_key key, std::uint32_t blocks, std::uint32_t block_tokens);
+  kv_pool(pool_key key, std::uint32_t blocks, const kv_groups& groups);
+  kv_pool(pool_key key, std::uint32_t blocks, std::uint32_t block_tokens) :
+      kv_pool(key, blocks, kv_groups(block_tokens)) {}
 
-  /// Blocks that `id` must hold for `positions`.
-  std::uint32_t blocks_for(std::uint32_t positions) const noexcept {
-    return positions / block_tokens_ + (positions % block_tokens_ != 0 ? 1 : 0);
-  }
+  /// Block indices that hold `positions`.
+  std::uint32_t blocks_for(std::uint32_t positions) const noexcept { return groups_.indices(positions); }
+  /// Blocks that `id` holds: the entries of its table that are no holes.
   std::uint32_t held(request_id id) const noexcept;
+  /// Block indices in its table.
+  std::uint32_t indices(request_id id) const noexcept {
+    return static_cast<std::uint32_t>(table(id).size()) / groups_.size();
+  }
   std::span<const block_id> table(request_id id) const noexcept;
   /// Blocks that can be leased: free and cached ones.
   std::uint32_t available() const noexcept { return level_.free + level_.cached; }
 
-  /// Leases `count` more blocks to `id` and appends their ids to `out`; false, with nothing changed, when
-  /// fewer are available. Throws bad_alloc, with nothing changed.
-  bool lease(request_id id, std::uint32_t count, std::vector<block_id>& out);
-  /// The blocks of the longest known prefix of `tokens` in the tree of `salt`, first block first, appended to
-  /// `out`. One token at least is left over: its row draws the next one.
+  /// Blocks that `count` more indices of `id`'s table take. Of one that holds nothing yet: when it goes on at
+  /// `first`.
+  std::uint32_t blocks_of(request_id id, std::uint32_t count, std::uint32_t first = 0) const noexcept;
+  /// Leases them to `id` and appends its new entries to `out`; false, with nothing changed, when fewer are
+  /// available. Throws bad_alloc, with nothing changed.
+  bool lease(request_id id, std::uint32_t count, std::vector<block_id>& out, std::uint32_t first = 0);
+  /// `id` goes on at `position`: what it needs no more is not its own from now on.
+  void pass(request_id id, std::uint32_t position) noexcept;
+  /// The table of the longest known prefix of `tokens` in the tree of `salt`, appended to `out`: a prefix of
+  /// which everything is known that the row behind it needs, with holes for the rest. One token at least is
+  /// left over: its row draws the next one.
   void match(std::uint64_t salt, std::span<const std::int32_t> tokens, std::vector<block_id>& out) const;
   /// The block that goes on most like `tokens` do behind `found`, which `match` gave for them. One token at
   /// least is left over.
@@ -93,11 +106,12 @@ class kv_pool {
   /// Recounts everything from the blocks themselves; linear in the pool. For the simulation and tests.
   bool audit() const;
   const pool_key& key() const noexcept { return key_; }
-  std::uint32_t block_tokens() const noexcept { return block_tokens_; }
+  std::uint32_t block_tokens() const noexcept { return groups_.block_tokens(); }
+  const kv_groups& groups() const noexcept { return groups_; }
   std::size_t owners() const noexcept { return leases_.size(); }
 
  private:
-  static constexpr block_id nobody = std::numeric_limits<block_id>::max();
+  static constexpr block_id nobody = no_block;
   static constexpr std::uint8_t most_lives = 8;
   static constexpr int most_turns = 64; ///< of the list for one block: a bound on the time it takes
 
@@ -110,7 +124,8 @@ class kv_pool {
   };
   struct owner {
     std::vector<block_id> table;
-    std::uint32_t placed = 0; ///< first blocks whose place in the trie is known
+    std::uint32_t passed = 0; ///< position that it goes on at, as it last said
+    std::uint32_t placed = 0; ///< first indices whose place in the trie is known
     prefix_node last = 0;     ///< of the last of those
   };
   struct limbo_batch {
@@ -129,11 +144,13 @@ class kv_pool {
   void unpin(Over over) noexcept;
   block_id take_one() noexcept;
   void idle(block_id b) noexcept;
+  void forget(block_id b) noexcept;
+  void drop(block_id b, bool limbo) noexcept;
   void enlist(block_id b) noexcept;
   void unlink(block_id b) noexcept;
 
   pool_key key_;
-  std::uint32_t block_tokens_;
+  kv_groups groups_;
   kv_level level_;
   std::vector<block> blocks_;                  ///< [total]
   std::vector<block_id> free_;                 ///< stack, capacity for all

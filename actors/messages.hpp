@@ -32,6 +32,8 @@ struct request_id {
 };
 
 using block_id = std::uint32_t;
+using kernels::kv_groups;
+using kernels::no_block;
 using token_list = std::shared_ptr<const std::vector<std::int32_t>>;
 
 /// `max_tokens` of a request that runs to the end of its context.
@@ -116,7 +118,8 @@ struct stream_resumed {
   request_id id;
 };
 
-/// New block ids of one owner, appended to its table.
+/// New entries of one owner's block table (kv_groups), appended to it: block ids, and no_block where none is
+/// needed.
 struct block_grant {
   request_id id;
   std::vector<block_id> blocks;
@@ -223,6 +226,7 @@ struct model_ready {
   std::uint32_t reach_border = 0;
   std::uint32_t park_blocks = 0; ///< that the park pool holds in memory, and so one sequence at most; 0: none
   park_room parking_room;        ///< of the park pool while it is empty
+  std::vector<std::uint32_t> windows{0}; ///< of its layer groups (kernels::kv_groups)
 };
 /// No new work from now on. Answered by `drained` when no request is left. From: engine.
 struct drain {};
@@ -347,7 +351,9 @@ struct request_protocol
 
 // ---- to the cache manager --------------------------------------------------------------------------------
 
-/// "`id` shall hold blocks for `positions`": the same demand twice grants nothing the second time.
+/// "`id` shall hold blocks for `positions` and goes on at `first`": blocks that hold only what no row from
+/// there on reads are given back, whether the rest can be granted or not. The same demand twice grants
+/// nothing the second time.
 /// With `prefix` given, of one that holds none: first what is known of these tokens, then blocks for
 /// `positions` more, but for no more than there are tokens.
 struct block_demand {
@@ -355,7 +361,8 @@ struct block_demand {
   std::uint32_t positions = 0;
   token_list prefix; ///< null: nothing known may be used
   std::uint64_t salt = 0;
-  bool whole = false; ///< of what is known, full blocks only: nothing is to be copied
+  std::uint32_t first = 0; ///< with `prefix`: behind what is known of it, and not used
+  bool whole = false;      ///< of what is known, full blocks only: nothing is to be copied
 };
 /// Served in order, each wholly or not at all. Answered by `blocks_reserved`. From: scheduler.
 struct reserve_blocks {

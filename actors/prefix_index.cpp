@@ -25,6 +25,14 @@ compare(prefix_node parent_a, tokens_view a, prefix_node parent_b, tokens_view b
 
 } // namespace
 
+prefix_index::prefix_index(std::uint32_t blocks, std::uint32_t block_tokens, std::uint32_t groups) :
+    all_(std::make_unique<contents>()), groups_(groups), in_order_(by_content{all_.get()}),
+    beside_(groups > 1 ? std::size_t{blocks} * groups : 0, none), stands_(groups > 1 ? blocks : 0, none) {
+  all_->block_tokens = block_tokens;
+  all_->places.resize(blocks);
+  all_->tokens.resize(std::size_t{blocks} * block_tokens);
+}
+
 bool prefix_index::by_content::operator()(std::uint32_t a, std::uint32_t b) const noexcept {
   const auto order = compare(all->places[a].parent, all->of(a), all->places[b].parent, all->of(b));
   return order != 0 ? order < 0 : a < b;
@@ -36,13 +44,6 @@ bool prefix_index::by_content::operator()(std::uint32_t a, const wanted& b) cons
 
 bool prefix_index::by_content::operator()(const wanted& a, std::uint32_t b) const noexcept {
   return compare(a.parent, a.tokens, all->places[b].parent, all->of(b)) < 0;
-}
-
-prefix_index::prefix_index(std::uint32_t blocks, std::uint32_t block_tokens) :
-    all_(std::make_unique<contents>()), in_order_(by_content{all_.get()}) {
-  all_->block_tokens = block_tokens;
-  all_->places.resize(blocks);
-  all_->tokens.resize(std::size_t{blocks} * block_tokens);
 }
 
 std::uint32_t prefix_index::find(prefix_node parent, tokens_view tokens) const noexcept {
@@ -99,7 +100,21 @@ bool prefix_index::add(std::uint32_t block, prefix_node parent, tokens_view toke
   return true;
 }
 
+void prefix_index::add_beside(std::uint32_t block, std::uint32_t group, std::uint32_t other) noexcept {
+  std::uint32_t& there = beside_[std::size_t{block} * groups_ + group];
+  if (there != none || stands_[other] != none) return;
+  there = other;
+  stands_[other] = block;
+}
+
 void prefix_index::remove(std::uint32_t block) noexcept {
+  if (groups_ > 1 && stands_[block] != none) {
+    const std::size_t first = std::size_t{std::exchange(stands_[block], none)} * groups_;
+    std::replace(
+        beside_.begin() + static_cast<std::ptrdiff_t>(first),
+        beside_.begin() + static_cast<std::ptrdiff_t>(first + groups_), block, none);
+    return;
+  }
   place& gone = all_->places[block];
   if (gone.self == 0) return;
   in_order_.erase(block);

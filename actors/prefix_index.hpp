@@ -27,12 +27,14 @@ struct prefix_part {
 /// themselves decide: no collision, accidental or made, gives anybody another prompt's keys.
 /// All are also kept in order of parent and tokens, where what begins most like some tokens stands beside
 /// them: `longest` looks at two blocks, however many a parent has, in O(log(blocks)) comparisons.
+/// Of a model with layer groups one group's blocks make the trie; those of the others stand beside them, each
+/// beside the one with the same tokens, and are known as long as that one is.
 /// Pure. `add` alone allocates; it leaves everything as it was when it throws.
 class prefix_index {
  public:
   static constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
 
-  prefix_index(std::uint32_t blocks, std::uint32_t block_tokens);
+  prefix_index(std::uint32_t blocks, std::uint32_t block_tokens, std::uint32_t groups = 1);
 
   /// The tree of a salt: what two prompts of different salts share is never found.
   static prefix_node root(std::uint64_t salt) noexcept { return salt | root_bit; }
@@ -45,10 +47,19 @@ class prefix_index {
   /// Enters `block`, which holds these tokens, one block's at most. One that is in with fewer of them keeps
   /// its place. False, with nothing changed, when another block has all of that already.
   bool add(std::uint32_t block, prefix_node parent, std::span<const std::int32_t> tokens);
-  /// Forgets `block`, if it is in. What follows it can be found no more.
+  /// The block of `group` beside `block`, which is in the trie, or `none`.
+  std::uint32_t beside(std::uint32_t block, std::uint32_t group) const noexcept {
+    return beside_[std::size_t{block} * groups_ + group];
+  }
+  /// Enters `other`, which is not in yet, unless there is one of its group beside `block` already.
+  void add_beside(std::uint32_t block, std::uint32_t group, std::uint32_t other) noexcept;
+  /// Forgets `block`, if it is in. What follows it can be found no more. One of the trie goes after those
+  /// beside it.
   void remove(std::uint32_t block) noexcept;
 
-  bool holds(std::uint32_t block) const noexcept { return all_->places[block].self != 0; }
+  bool holds(std::uint32_t block) const noexcept {
+    return all_->places[block].self != 0 || (groups_ > 1 && stands_[block] != none);
+  }
   /// Of a block that is in.
   prefix_node node(std::uint32_t block) const noexcept { return all_->places[block].self; }
   std::size_t size() const noexcept { return in_order_.size(); }
@@ -83,9 +94,12 @@ class prefix_index {
   };
 
   std::unique_ptr<contents> all_;
+  std::uint32_t groups_;
   prefix_node last_ = 0;
   std::unordered_multimap<std::uint64_t, std::uint32_t> by_hash_; ///< full ones
-  std::set<std::uint32_t, by_content> in_order_;                  ///< all
+  std::set<std::uint32_t, by_content> in_order_;                  ///< all of the trie
+  std::vector<std::uint32_t> beside_; ///< [block, group], with several groups; none where there is none
+  std::vector<std::uint32_t> stands_; ///< [block] beside which of the trie it stands, or none
 };
 
 } // namespace troupe::actors

@@ -35,8 +35,8 @@ void scheduler_core::on(model_ready&& m, time_point now, scheduler_effects& out)
   if (ready_) return;
   model_ = std::move(m);
   model_.block_tokens = std::max<std::uint32_t>(1, model_.block_tokens);
-  limit_ = static_cast<std::uint32_t>(
-      std::min<std::uint64_t>(model_.context, std::uint64_t{model_.kv_blocks} * model_.block_tokens));
+  groups_ = kv_groups(model_.block_tokens, model_.windows);
+  limit_ = groups_.longest(model_.kv_blocks, options_.max_step_tokens, model_.context);
   park_room_ = model_.parking_room;
   ready_ = true;
   pump(t);
@@ -79,13 +79,14 @@ std::optional<error> scheduler_core::prompt_refusal(const enqueue& m) const {
 /// The sequence is ready to run.
 void scheduler_core::take_prompt(sequence& s, enqueue&& m, time_point now) {
   s.prompt_tokens = static_cast<std::uint32_t>(m.prompt->size());
-  s.predicted = forecast_blocks(s.prompt_tokens, m.max_tokens);
+  s.foreseen = forecast_positions(s.prompt_tokens, m.max_tokens);
+  foresee(s);
   s.wish = std::move(m);
   s.phase = phase::ready;
   s.ready_since = now;
   s.filter = filter_of(s.wish);
   place(s);
-  if (may_find(s)) s.shared = shared_with_running(s).blocks;
+  if (may_find(s)) s.shared = shared_with_running(s).blocks * groups_.whole();
   recount(s);
 }
 
@@ -345,7 +346,7 @@ void scheduler_core::forget(sequence& s, time_point now) {
   leave_line(s);
   unstarted_.erase({s.arrival.time_since_epoch().count(), s.id});
   in_transit_ -= std::exchange(s.in_transit, 0);
-  s.held = 0;
+  s.held = s.indices = 0;
   s.phase = phase::closing;
   recount(s);
   const double used = s.started ? s.known() : 0;

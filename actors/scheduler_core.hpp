@@ -133,7 +133,7 @@ class scheduler_core {
     std::int64_t rank = 0;
     time_point arrival{};
     std::uint32_t held = 0, computed = 0, generated = 0;
-    std::uint32_t whole = 0;      ///< blocks it is expected to need in all
+    std::uint32_t whole = 0;      ///< blocks it is expected to hold at a time, from now on
     std::uint32_t needs = 0;      ///< blocks it is expected to need beyond what it holds and shares
     std::uint32_t seats_lost = 0; ///< to others of a higher class
     scheduler_core::parking parking = parking::none;
@@ -176,13 +176,16 @@ class scheduler_core {
     bool opened = false;           ///< the executor knows it
     bool in_step = false;          ///< the running step writes its blocks
     bool demand_pending = false;   ///< named in the `reserve_blocks` under way
-    std::uint32_t predicted = 0;   ///< blocks it is expected to need in all
+    std::uint32_t foreseen = 0;    ///< positions it is expected to have in the end
+    std::uint32_t predicted = 0;   ///< blocks it is expected to hold at a time, from now on
     std::uint32_t shared = 0;      ///< of those, what running sequences hold; 0 once it holds blocks
     std::int64_t seat_cost = 0;    ///< tokens that its tenant was charged with for its seat
     std::uint32_t seated_from = 0; ///< `high_water` when it took its seat
     std::uint32_t seats_lost = 0;
     time_point seated_at{};
     std::uint32_t held = 0;         ///< blocks
+    std::uint32_t indices = 0;      ///< of its block table, which has an entry for each group at each
+    std::uint32_t passed = 0;       ///< position that it goes on at, as the cache manager knows it
     std::uint32_t counted = 0;      ///< its share of `growth_`
     std::uint32_t in_transit = 0;   ///< blocks of its preemptions that are not back yet
     std::uint32_t computed = 0;     ///< positions whose keys and values are in its blocks
@@ -194,7 +197,7 @@ class scheduler_core {
     std::uint64_t last_step = 0;
     time_point ready_since{}, last_token{};
     std::vector<block_id> new_blocks; ///< granted, not yet told to the executor
-    std::vector<block_id> table;      ///< all that it holds, or none when there was no memory for it
+    std::vector<block_id> table;      ///< as it was granted, or none when there was no memory for it
     scheduler_core::parking parking = parking::none;
     bool prefetched = false;            ///< the parker was told that it is wanted soon
     std::uint32_t parked_from = 0;      ///< first block that is parked
@@ -243,12 +246,9 @@ class scheduler_core {
   std::optional<error> let_in(const admission_request& m, tenant_account& tenant, turn& t);
   bool make_room(const sequence& s, turn& t);
   error overload(errc code, std::string message, double excess_blocks, request_id id, time_point now) const;
-  std::uint32_t forecast_blocks(std::uint32_t prompt, std::uint32_t max_tokens) const noexcept;
+  std::uint32_t forecast_positions(std::uint32_t prompt, std::uint32_t max_tokens) const noexcept;
   double forecast_tokens(std::uint32_t prompt, std::uint32_t max_tokens) const noexcept {
     return static_cast<double>(prompt) + outputs_.predict(max_tokens);
-  }
-  std::uint32_t blocks_for(std::uint32_t positions) const noexcept {
-    return positions / model_.block_tokens + (positions % model_.block_tokens != 0 ? 1 : 0);
   }
   void expire_queue(turn& t);
   void end_unstarted(request_id first, const error& why, turn& t);
@@ -257,6 +257,21 @@ class scheduler_core {
   // scheduler_return.cpp: after a crash
   void let_in_again(request_id id, const held_place& place, turn& t);
   std::optional<finish_reason> whole_answer(const sequence& s) const;
+  // scheduler_groups.cpp: blocks of models with layer groups and windows
+  std::uint32_t most_blocks(std::uint32_t from, std::uint32_t to) const noexcept {
+    return groups_.most(from, to, options_.max_step_tokens);
+  }
+  void foresee(sequence& s) const noexcept;
+  void note_passed() noexcept;
+  void count_held(sequence& s) const noexcept { s.held = groups_.blocks(0, s.indices, s.passed); }
+  bool table_known(const sequence& s) const noexcept {
+    return s.table.size() == std::size_t{s.indices} * groups_.size();
+  }
+  std::uint32_t goes_on_at(const sequence& s) const noexcept {
+    return groups_.forgets() && s.parking != parking::none ? s.parked_positions : s.computed;
+  }
+  void
+  copy_table(const sequence& s, std::uint32_t from, std::uint32_t position, std::vector<block_id>& to) const;
 
   // scheduler_seats.cpp: who takes a seat, and whose
   enum class lack : std::uint8_t { nothing, seat, memory, compute };
@@ -336,7 +351,7 @@ class scheduler_core {
   void leave_chain(sequence& s);
   struct shared_prefix {
     std::uint32_t numbers = 0;   ///< of the chain, that running sequences have too
-    std::uint32_t blocks = 0;    ///< that they hold or compute
+    std::uint32_t blocks = 0;    ///< block indices that they hold or compute
     bool being_computed = false; ///< by an elder
   };
   shared_prefix shared_with_running(const sequence& s) const;
@@ -376,6 +391,7 @@ class scheduler_core {
   std::uint32_t seat_limit_ = no_limit;        ///< see limit_batch
   time_point above_since_ = time_point::max(); ///< when more seats than that were taken
   model_ready model_;
+  kv_groups groups_;
   std::uint32_t limit_ = 0; ///< tokens of one sequence: the context, or the whole pool
   bool ready_ = false, draining_ = false, drained_told_ = false;
 

@@ -39,7 +39,7 @@ scheduler_core::refuse_at_door(const admission_request& m, const tenant_account&
     return error{
         errc::deadline_exceeded, "the deadline had passed when the request arrived", "deadline_ms", 0};
   const double total = model_.kv_blocks;
-  const double need = forecast_blocks(m.prompt_tokens, m.max_tokens);
+  const double need = most_blocks(0, forecast_positions(m.prompt_tokens, m.max_tokens));
   const auto percent = [](double x) { return std::to_string(std::lround(100 * x)) + " %"; };
   if (full_.on())
     return overload(
@@ -89,7 +89,8 @@ std::optional<error> scheduler_core::let_in(const admission_request& m, tenant_a
   s.group = m.group;
   s.salt = XXH3_64bits(m.tenant.data(), m.tenant.size());
   s.prompt_tokens = m.prompt_tokens;
-  s.predicted = forecast_blocks(m.prompt_tokens, m.max_tokens);
+  s.foreseen = forecast_positions(m.prompt_tokens, m.max_tokens);
+  foresee(s);
   s.wish.max_tokens = m.max_tokens;
   s.foreseen_tokens = forecast_tokens(m.prompt_tokens, m.max_tokens);
   s.tenant = &tenant;
@@ -155,10 +156,10 @@ error scheduler_core::overload(
       code, std::move(message), {}, static_cast<std::uint32_t>(ms), static_cast<std::uint32_t>(line_.size())};
 }
 
-std::uint32_t scheduler_core::forecast_blocks(std::uint32_t prompt, std::uint32_t max_tokens) const noexcept {
-  const std::uint64_t tokens =
-      std::min<std::uint64_t>(limit_, std::uint64_t{prompt} + outputs_.predict(max_tokens));
-  return static_cast<std::uint32_t>((tokens + model_.block_tokens - 1) / model_.block_tokens);
+std::uint32_t
+scheduler_core::forecast_positions(std::uint32_t prompt, std::uint32_t max_tokens) const noexcept {
+  return static_cast<std::uint32_t>(
+      std::min<std::uint64_t>(limit_, std::uint64_t{prompt} + outputs_.predict(max_tokens)));
 }
 
 double scheduler_core::kv_use() const noexcept {

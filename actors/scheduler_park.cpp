@@ -42,10 +42,12 @@ duration scheduler_core::time_to_park(std::uint32_t blocks) const noexcept {
 /// computed anew, because that is faster, or memory has no room for it now: whoever needs its blocks waits
 /// for no disk.
 bool scheduler_core::begin_parking(sequence& s, turn& t) {
-  if (model_.park_blocks == 0 || s.computed == 0 || s.table.size() != s.held) return false;
+  if (model_.park_blocks == 0 || s.computed == 0 || !table_known(s)) return false;
   if (s.copy) return false;                       // not carried out yet, and nothing else was computed
   if (beyond_border(s) != s.beyond) return false; // would go on with other keys and values
-  const std::uint32_t from = shared_with_others(s), end = blocks_for(s.computed), count = end - from;
+  // Of what others may have given back meanwhile a table with holes can be made anew only as a whole.
+  const std::uint32_t from = groups_.forgets() ? 0 : shared_with_others(s);
+  const std::uint32_t count = groups_.blocks(from, groups_.indices(s.computed), s.computed);
   if (count == 0 || count > park_room_.memory) return false;
   if (options_.park == park_choice::by_cost &&
       (!step_times_.knows() ||
@@ -53,7 +55,7 @@ bool scheduler_core::begin_parking(sequence& s, turn& t) {
     return false;
   park_blocks m{s.id, {}};
   try {
-    m.blocks.assign(s.table.begin() + from, s.table.begin() + end);
+    copy_table(s, from, s.computed, m.blocks);
   } catch (const std::bad_alloc&) {
     return false;
   }
@@ -99,11 +101,11 @@ void scheduler_core::begin_restoring(sequence& s, std::uint32_t cached, turn& t)
   assert(s.parking == parking::parked);
   drop_from_plan(s.id);
   s.fresh_tokens = 0;
-  const std::uint32_t first = cached / model_.block_tokens, end = blocks_for(s.parked_positions);
+  const std::uint32_t first = cached / model_.block_tokens, end = groups_.indices(s.parked_positions);
   restore_blocks m{s.id, first - std::min(first, s.parked_from), {}};
-  bool possible = first >= s.parked_from && first < end && s.table.size() == s.held;
+  bool possible = first >= s.parked_from && first < end && table_known(s);
   if (possible) try {
-      m.blocks.assign(s.table.begin() + first, s.table.begin() + end);
+      copy_table(s, first, s.parked_positions, m.blocks);
     } catch (const std::bad_alloc&) {
       possible = false;
     }
@@ -118,6 +120,7 @@ void scheduler_core::begin_restoring(sequence& s, std::uint32_t cached, turn& t)
   s.parking = parking::none;
   stuck_in_a_row_ = 0; // it has blocks and runs in the next step
   ++(first >= end ? stats_.resumes : stats_.resumes_failed);
+  if (groups_.forgets()) preempt(s, t, false); // its table has holes where it would begin anew
 }
 
 void scheduler_core::on(sequence_restored&& m, time_point now, scheduler_effects& out) {
@@ -137,6 +140,7 @@ void scheduler_core::on(sequence_restored&& m, time_point now, scheduler_effects
     if (!news.all.empty()) out.emplace_back(std::move(news));
   } else {
     ++stats_.resumes_failed;
+    if (groups_.forgets()) preempt(*s, t, false);
   }
   pump(t);
 }

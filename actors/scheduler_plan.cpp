@@ -32,7 +32,11 @@ void scheduler_core::plan_step(turn& t) {
         {c.s->id, c.s->computed, c.rows, all && c.s->wish.max_tokens > 0,
          c.s->scores_wanted() > 0 ? c.s->scored : no_limit});
   }
-  for (const sequence* s : restores_) plan_.push_back({s->id, 0, s->known(), false, no_limit, true});
+  for (const sequence* s : restores_)
+    if (groups_.forgets())
+      plan_.push_back({s->id, s->parked_positions, 0, false, no_limit, true});
+    else
+      plan_.push_back({s->id, 0, s->known(), false, no_limit, true});
   ask_for_blocks(t);
 }
 
@@ -52,7 +56,8 @@ void scheduler_core::collect_candidates(turn& t) {
     cross_border(*s, t);
     if (s->phase == phase::running) {
       ++running;
-      available -= static_cast<std::int64_t>(blocks_for(s->known())) - s->held; // its prompt, still to come
+      const std::uint32_t most = most_blocks(goes_on_at(*s), s->known()); // its prompt, still to come
+      available -= most - std::min(most, s->held);
       if (s->parking != parking::loading) candidates_.push_back({s, s->known() - s->computed, 0});
     } else if (s->phase == phase::ready && s->parking != parking::saving) {
       scratch_.push_back(s);
@@ -69,12 +74,14 @@ void scheduler_core::open_ready(std::uint32_t running, std::int64_t available, t
   opening_.clear();
   for (auto* s : scratch_) {
     const auto shared = shared_with_running(*s);
-    s->shared = may_find(*s) ? shared.blocks : 0;
+    s->shared = may_find(*s) ? shared.blocks * groups_.whole() : 0;
     recount(*s);
     const bool twice = shared.numbers < s->chain.size() && opening_.contains(s->chain[shared.numbers]);
     if (may_find(*s) && (shared.being_computed || twice)) continue;
-    const std::int64_t need = blocks_for(s->known()) - (may_find(*s) ? shared.blocks : 0);
-    if (running > 0 && available < need + running) return prefetch(*s, t);
+    const std::uint32_t begins = may_find(*s) ? shared.blocks * model_.block_tokens : 0;
+    const std::int64_t need =
+        most_blocks(std::max(begins, goes_on_at(*s)), s->known()) - static_cast<std::int64_t>(s->shared);
+    if (running > 0 && available < need + std::int64_t{running} * groups_.size()) return prefetch(*s, t);
     opening_.insert(s->chain.begin() + shared.numbers, s->chain.end());
     available -= need;
     ++running;
@@ -239,7 +246,7 @@ void scheduler_core::ask_for_blocks(turn& t) {
   scratch_.clear();
   for (const auto& p : plan_) {
     auto* s = find(p.id);
-    if (blocks_for(p.first + p.count) > s->held) scratch_.push_back(s);
+    if (groups_.indices(p.first + p.count) > s->indices) scratch_.push_back(s);
   }
   if (scratch_.empty()) {
     launch(t);
@@ -261,14 +268,16 @@ void scheduler_core::on(blocks_reserved&& m, time_point now, scheduler_effects& 
   turn t{now, out};
   note_used(m.level);
   if (step_ != step_state::reserving || m.step_seq != step_seq_) return;
+  note_passed();
   for (auto& g : m.grants) {
     auto* s = find(g.id);
     if (s == nullptr || s->phase == phase::closing) continue; // its release is under way
     s->new_blocks.insert(s->new_blocks.end(), g.blocks.begin(), g.blocks.end());
-    if (s->table.size() == s->held) note_table(*s, g.blocks);
-    s->held += static_cast<std::uint32_t>(g.blocks.size());
+    if (table_known(*s)) note_table(*s, g.blocks);
+    s->indices += static_cast<std::uint32_t>(g.blocks.size()) / groups_.size();
     s->demand_pending = false;
     if (s->phase == phase::ready) begin_behind(*s, g);
+    count_held(*s);
     s->shared = 0;
     s->phase = phase::running;
     recount(*s);
@@ -302,7 +311,7 @@ void scheduler_core::fail_unserved(const blocks_reserved& m, turn& t) {
     auto* s = find(p.id);
     const bool told =
         std::any_of(m.shortages.begin(), m.shortages.end(), [&](const auto& x) { return x.id == p.id; });
-    if (!told && s->held < blocks_for(p.first + p.count)) scratch_.push_back(s);
+    if (!told && s->indices < groups_.indices(p.first + p.count)) scratch_.push_back(s);
   }
   for (auto* s : scratch_)
     end_sequence(*s, {errc::no_memory, "no memory to note the request's KV blocks", {}, 0}, t);
@@ -465,7 +474,7 @@ void scheduler_core::preempt(sequence& s, turn& t, bool may_park) {
     in_transit_ += s.held;
   }
   leave_chain(s);
-  s.held = 0;
+  s.held = s.indices = s.passed = 0;
   s.shared = 0;
   s.computed = 0;
   s.published = 0;

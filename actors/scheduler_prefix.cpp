@@ -82,7 +82,8 @@ scheduler_core::shared_prefix scheduler_core::shared_with_running(const sequence
 
 /// What the plan needs: of one that begins, rows behind what is known already.
 block_demand scheduler_core::demand_of(const sequence& s, const planned& p) const {
-  block_demand demand{s.id, p.first + p.count, nullptr, s.salt, p.restores};
+  block_demand demand{s.id, p.first + p.count, nullptr, s.salt, p.first, p.restores};
+  if (p.restores && groups_.forgets()) return demand; // all of it comes back, into a table with its holes
   if (s.phase != phase::ready || !may_find(s)) return demand;
   demand.prefix = s.wish.prompt;
   if (!s.generated.empty()) {
@@ -103,6 +104,7 @@ void scheduler_core::begin_behind(sequence& s, const block_grant& granted) {
   s.computed = cached;
   s.copy = granted.copy;
   s.published = cached - cached % model_.block_tokens;
+  s.passed = std::max(cached, goes_on_at(s));
   if (cached == 0) return;
   const auto p = std::find_if(plan_.begin(), plan_.end(), [&](const planned& x) { return x.id == s.id; });
   if (p == plan_.end()) return;

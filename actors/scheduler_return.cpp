@@ -53,7 +53,8 @@ void scheduler_core::let_in_again(request_id id, const held_place& place, turn& 
   s.salt = XXH3_64bits(place.tenant.data(), place.tenant.size());
   s.prompt_tokens = place.prompt_tokens;
   s.foreseen_tokens = forecast_tokens(place.prompt_tokens, place.wish.max_tokens);
-  s.predicted = forecast_blocks(place.prompt_tokens, place.wish.max_tokens);
+  s.foreseen = forecast_positions(place.prompt_tokens, place.wish.max_tokens);
+  foresee(s);
   s.tenant = &tenant;
   ++tenant.live;
   s.wish.max_tokens = place.wish.max_tokens;
@@ -72,7 +73,8 @@ void scheduler_core::let_in_again(request_id id, const held_place& place, turn& 
   wish.id = id;
   take_prompt(s, std::move(wish), t.now);
   if (!s.generated.empty()) s.high_water = s.known() - 1; // was computed once, and is no new work
-  s.predicted = std::max(s.predicted, blocks_for(std::min(limit_, s.known() + 1)));
+  s.foreseen = std::max(s.foreseen, std::min(limit_, s.known() + 1));
+  foresee(s);
   recount(s);
 }
 

@@ -84,6 +84,7 @@ void scheduler_core::leave_line(sequence& s) noexcept {
 
 /// Keeps `growth_` true: call it after anything that a sequence's share depends on.
 void scheduler_core::recount(sequence& s) {
+  if (groups_.forgets()) foresee(s);
   const bool expects_more = s.seated && !s.paused && s.phase != phase::closing;
   const std::uint32_t there = s.held + s.shared;
   const std::uint32_t share = expects_more && s.predicted > there ? s.predicted - there : 0;

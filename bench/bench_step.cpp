@@ -39,9 +39,9 @@ kernels::step_input rows_of(
   input.sequences.resize(sequences);
   for (std::uint32_t s = 0; s < sequences; ++s) {
     input.sequences[s].sampling.temperature = 0;
-    const std::uint32_t blocks = quant::blocks_for(first + count);
+    const std::uint32_t blocks = quant::blocks_for(b.model->program->kv, first + count);
     for (std::uint32_t i = 0; i < blocks; ++i)
-      input.sequences[s].blocks.push_back(s * quant::blocks_for(per_sequence) + i);
+      input.sequences[s].blocks.push_back(s * quant::blocks_for(b.model->program->kv, per_sequence) + i);
     for (std::uint32_t p = first; p < first + count; ++p) {
       const auto token = static_cast<std::int32_t>((s * 7919U + p * 104729U + 11) % b.model->config.vocab);
       const bool last = p + 1 == first + count;
@@ -88,7 +88,8 @@ double flops(const bench& b, bool with_head) {
 
 void decode(const bench& b, std::uint32_t sequences, std::uint32_t context, std::uint32_t steps) {
   const std::uint32_t per_sequence = context + steps + 8;
-  if (auto made = b.backend->create_pool(b.model->program->kv, sequences * quant::blocks_for(per_sequence));
+  if (auto made = b.backend->create_pool(
+          b.model->program->kv, sequences * quant::blocks_for(b.model->program->kv, per_sequence));
       !made)
     die(made.error());
   for (std::uint32_t s = 0; s < 4; ++s) seconds(b, rows_of(b, sequences, context + s, 1, per_sequence));
@@ -105,7 +106,9 @@ void decode(const bench& b, std::uint32_t sequences, std::uint32_t context, std:
 }
 
 void prefill(const bench& b, std::uint32_t tokens, std::uint32_t repeats) {
-  if (auto made = b.backend->create_pool(b.model->program->kv, quant::blocks_for(tokens)); !made)
+  if (auto made =
+          b.backend->create_pool(b.model->program->kv, quant::blocks_for(b.model->program->kv, tokens));
+      !made)
     die(made.error());
   seconds(b, rows_of(b, 1, 0, tokens, tokens));
   b.backend->pool().reset_profile();

@@ -71,7 +71,7 @@ evaluated_model load(const config::settings& all, std::uint32_t positions) {
   if (!all.engine.isa.empty()) backend_options.level = kernels::parse_isa(all.engine.isa);
   if (all.engine.reference) backend_options.level = kernels::isa::ref;
   auto backend = kernels::make_cpu_backend(backend_options).value();
-  backend->create_pool(model->program->kv, quant::blocks_for(positions)).value();
+  backend->create_pool(model->program->kv, quant::blocks_for(model->program->kv, positions)).value();
   std::string kernels = kernels::describe_kernels(*model->program, backend->level());
   return {std::move(model), std::move(backend), std::move(kernels)};
 }

@@ -106,8 +106,8 @@ void print_forecast(const models::load_forecast& needs) {
   print_fact("memory", "weights " + human_bytes(needs.weight_bytes) + " once loaded");
   print_fact(
       "", "KV " + human_bytes(needs.kv_position_bytes) + " per token at 16 bits, " +
-              human_bytes(needs.kv_position_bytes * needs.context) + " for one sequence of " +
-              std::to_string(needs.context));
+              human_bytes(needs.kv_bytes(needs.context, engine_options{}.max_step_tokens)) +
+              " for one sequence of " + std::to_string(needs.context));
   const std::uint64_t available = runtime::read_memory_facts().available();
   if (available != runtime::memory_facts::unlimited)
     print_fact("", human_bytes(available) + " available here");

@@ -135,11 +135,7 @@ class generator {
 
   load_result run() {
     resolve();
-    if (options_.model.empty()) {
-      start(first_model());
-      io_.run();
-      if (broken_) std::rethrow_exception(broken_);
-    }
+    if (options_.model.empty()) options_.model = first_model();
     result_.samples.resize(options_.requests);
     lay_out();
     const double cpu = cpu_seconds();
@@ -187,32 +183,40 @@ class generator {
     throw failure(errc::io, host() + ": no server answers there (" + failed.message() + ")");
   }
 
-  asio::awaitable<void> first_model() {
-    client_stream stream(io_.get_executor(), tls());
-    if (const auto code = co_await stream.connect(endpoint_, options_.host); code)
-      throw failure(errc::io, host() + ": " + code.message());
-    const std::string request = "GET " + options_.prefix + "/v1/models HTTP/1.1\r\nHost: " + host() +
-                                headers() + "\r\nConnection: close\r\n\r\n";
-    auto [failed, count] = co_await stream.write(asio::buffer(request));
+  /// The first model that the server lists. Throws `failure` when it lists none.
+  std::string first_model() {
     http_response_reader reader;
     std::string body;
-    std::array<char, 4096> block{};
-    while (!failed && !reader.complete()) {
-      std::tie(failed, count) = co_await stream.read_some(asio::buffer(block));
-      if (!reader.feed({block.data(), count}, body)) break;
-    }
+    boost::system::error_code failed;
+    start(list_models(reader, body, failed));
+    io_.run();
+    if (broken_) std::rethrow_exception(broken_);
+    if (failed) throw failure(errc::io, host() + ": " + failed.message());
     const json::value parsed = json::parse(body, failed);
     if (reader.status() == 200 && !failed)
-      if (const json::value* id = parsed.find_pointer("/data/0/id", failed);
-          id != nullptr && id->is_string()) {
-        options_.model = id->get_string();
-        co_return;
-      }
+      if (const json::value* id = parsed.find_pointer("/data/0/id", failed); id != nullptr && id->is_string())
+        return std::string(id->get_string());
     if (reader.status() == 401 || reader.status() == 403)
       throw failure(
           errc::io, "the server wants to know who asks (status " + std::to_string(reader.status()) +
                         "): give its key with --header \"Authorization: Bearer KEY\"");
     throw failure(errc::io, "the server does not list its models at /v1/models; name one with --model");
+  }
+
+  /// `failed`: why it could not be asked.
+  asio::awaitable<void>
+  list_models(http_response_reader& reader, std::string& body, boost::system::error_code& failed) {
+    client_stream stream(io_.get_executor(), tls());
+    failed = co_await stream.connect(endpoint_, options_.host);
+    if (failed) co_return;
+    const std::string request = "GET " + options_.prefix + "/v1/models HTTP/1.1\r\nHost: " + host() +
+                                headers() + "\r\nConnection: close\r\n\r\n";
+    auto [ended, count] = co_await stream.write(asio::buffer(request));
+    std::array<char, 4096> block{};
+    while (!ended && !reader.complete()) {
+      std::tie(ended, count) = co_await stream.read_some(asio::buffer(block));
+      if (!reader.feed({block.data(), count}, body)) break;
+    }
   }
 
   asio::ssl::context* tls() { return tls_ ? &*tls_ : nullptr; }

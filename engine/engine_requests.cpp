@@ -49,8 +49,8 @@ held_prompt::~held_prompt() {
 
 /// Ids of the longest prompt that leaves room for one new token, if one is to be drawn.
 std::uint32_t engine_state::prompt_limit(std::uint32_t max_tokens) const noexcept {
-  const auto positions = static_cast<std::uint32_t>(
-      std::min<std::uint64_t>(host->context, std::uint64_t{host->memory.kv_blocks} * host->block_tokens));
+  const std::uint32_t positions =
+      host->kv_groups.longest(host->memory.kv_blocks, options.max_step_tokens, host->context);
   return max_tokens > 0 && positions > 0 ? positions - 1 : positions;
 }
 

@@ -181,7 +181,7 @@ result<void> engine_state::spawn_cast() {
   ++engine_actors_;
   auto cache = runtime::spawn<actors::cache_actor>(
       system, executor, engine_actor(slots(actors::cache_slots_per_request, actors::cache_slots), 0),
-      actors::pool_key{}, blocks, host->block_tokens, cast_);
+      actors::pool_key{}, blocks, host->kv_groups, cast_);
   if (!cache) return cache.error();
   cast_->cache = *cache;
   ++engine_actors_;
@@ -202,7 +202,8 @@ result<void> engine_state::spawn_cast() {
 
   actors::model_ready facts;
   facts.kv_blocks = blocks;
-  facts.block_tokens = host->block_tokens;
+  facts.block_tokens = host->kv_groups.block_tokens();
+  facts.windows = host->kv_groups.windows();
   facts.context = host->context;
   facts.end_of_sequence = host->info.end_of_sequence;
   facts.reach_border = host->program->reach_border();

@@ -27,8 +27,8 @@ forecast_line(const load_watch& what, const models::load_forecast& needs, std::u
   const std::uint32_t context = what.context > 0 ? std::min(what.context, needs.context) : needs.context;
   return "memory forecast: weights " + human_bytes(needs.weight_bytes) + ", KV " +
          human_bytes(needs.kv_position_bytes) + " per token, " +
-         human_bytes(needs.kv_position_bytes * context) + " for one sequence of " + std::to_string(context) +
-         "; " + human_bytes(available) + " available";
+         human_bytes(needs.kv_bytes(context, what.chunk)) + " for one sequence of " +
+         std::to_string(context) + "; " + human_bytes(available) + " available";
 }
 
 /// Whether what the model will need is there.
@@ -45,7 +45,7 @@ check_forecast(const load_watch& what, const models::load_forecast& needs, std::
     return too_large(
         "kv-memory is " + human_bytes(what.kv_memory) + ", and " + beside +
         "lower it, or leave it out to have it chosen");
-  const std::uint64_t kv_bytes = needs.kv_position_bytes * what.positions;
+  const std::uint64_t kv_bytes = needs.kv_bytes(what.positions, what.positions);
   if (kv_bytes > left)
     return too_large(
         what.path + ": the KV cache of " + std::to_string(what.positions) + " tokens takes " +

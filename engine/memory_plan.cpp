@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/memory_plan.hpp"
 
+#include "kernels/kv_groups.hpp"
 #include "runtime/base/byte_text.hpp"
-#include "runtime/base/checked.hpp"
 #include "runtime/base/footprint.hpp"
 #include "runtime/memory_facts.hpp"
 
@@ -13,6 +13,15 @@ namespace troupe::detail {
 namespace {
 
 constexpr std::uint32_t usual_positions = 1024; // of one sequence, when the cache's size is left open
+
+/// Of a model with layer groups or windows: what its blocks hold, and how many the longest sequence needs.
+std::string grouped(const memory_plan& plan) {
+  const bool forgets = std::uint64_t{plan.kv_sequence_blocks} * plan.kv_block_tokens < plan.context;
+  if (plan.kv_groups <= 1 && !forgets) return "";
+  return (plan.kv_groups > 1 ? " in one of " + std::to_string(plan.kv_groups) + " layer groups" : "") +
+         ", at most " + std::to_string(plan.kv_sequence_blocks) + " blocks for a sequence of " +
+         std::to_string(plan.context) + " tokens";
+}
 
 std::string parked(const memory_plan& plan) {
   return plan.park == 0 ? "" : ", parked " + human_bytes(plan.park);
@@ -46,13 +55,18 @@ result<memory_plan> plan_memory(const memory_demand& demand, std::uint64_t avail
 
   const std::uint64_t fixed =
       demand.weights + demand.activations + demand.buffers + demand.program + demand.park;
-  const std::uint64_t blocks_per_sequence = div_up<std::uint64_t>(demand.context, demand.kv_block_tokens);
-  const std::uint64_t one_sequence = blocks_per_sequence * demand.kv_block;
+  const kernels::kv_groups groups(demand.kv_block_tokens, demand.kv_windows);
+  const auto blocks_of = [&](std::uint32_t positions) -> std::uint64_t {
+    return groups.most(0, positions, demand.max_step_tokens);
+  };
+  plan.kv_groups = groups.size();
+  plan.context = demand.context;
+  plan.kv_sequence_blocks = static_cast<std::uint32_t>(blocks_of(demand.context));
+  const std::uint64_t one_sequence = plan.kv_sequence_blocks * demand.kv_block;
   std::uint64_t kv = demand.kv_memory;
   if (kv == 0) {
     const std::uint64_t left = available > fixed ? available - fixed : 0;
-    const std::uint64_t usual_blocks =
-        std::min(blocks_per_sequence, div_up<std::uint64_t>(usual_positions, demand.kv_block_tokens));
+    const std::uint64_t usual_blocks = blocks_of(std::min(demand.context, usual_positions));
     kv = std::max(one_sequence, std::min(left / 2, usual_blocks * demand.kv_block * demand.max_batch));
   }
   const std::uint64_t blocks =
@@ -107,9 +121,9 @@ namespace troupe {
 std::string describe(const memory_plan& plan) {
   return human_bytes(plan.total()) + ": weights " + human_bytes(plan.weights) + ", KV " +
          human_bytes(plan.kv) + " (" + std::to_string(plan.kv_blocks) + " blocks of " +
-         std::to_string(plan.kv_block_tokens) + " tokens), activations " + human_bytes(plan.activations) +
-         ", buffers " + human_bytes(plan.buffers) + ", program " + human_bytes(plan.program) +
-         detail::parked(plan) + "; " + human_bytes(plan.available) + " available";
+         std::to_string(plan.kv_block_tokens) + " tokens" + detail::grouped(plan) + "), activations " +
+         human_bytes(plan.activations) + ", buffers " + human_bytes(plan.buffers) + ", program " +
+         human_bytes(plan.program) + detail::parked(plan) + "; " + human_bytes(plan.available) + " available";
 }
 
 } // namespace troupe

@@ -6,16 +6,19 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace troupe::detail {
 
 /// What the plan is made from; bytes.
 struct memory_demand {
   std::uint64_t weights = 0;  ///< packed, as they will lie in memory
-  std::uint64_t kv_block = 0; ///< one KV block over all layers
+  std::uint64_t kv_block = 0; ///< one KV block over the layers of a group
   std::uint32_t kv_block_tokens = 0;
-  std::uint64_t kv_block_ledger = 0; ///< what the cache manager keeps of a block
-  std::uint64_t activations = 0;     ///< scratch of the largest step
+  std::vector<std::uint32_t> kv_windows{0}; ///< of each layer group, kernels::kv_layout
+  std::uint32_t max_step_tokens = 1;        ///< positions of one sequence that one step computes, at most
+  std::uint64_t kv_block_ledger = 0;        ///< what the cache manager keeps of a block
+  std::uint64_t activations = 0;            ///< scratch of the largest step
   std::uint64_t buffers =
       0; ///< events, ids and sockets of max_batch + max_queue requests, text to be tokenised
   std::uint64_t program = 0; ///< resident already, beside the weights

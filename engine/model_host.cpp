@@ -41,15 +41,16 @@ namespace {
 /// Of its own, running or waiting: the actor with its mailbox and its trace ring, the connection's coroutine.
 constexpr std::uint64_t request_bytes = 64U << 10;
 /// Of one position while it runs: the id with the request and with the scheduler, which grow by doubling, and
-/// with the executor, the block tables and prefix hashes of its share of a block.
+/// with the executor, the block tables and prefix hashes of its share of a block; another byte for each
+/// further layer group.
 constexpr std::uint64_t position_bytes = 5 * sizeof(std::int32_t) + 1;
 /// Of an unread event beside its struct: ids and text.
 constexpr std::uint64_t event_payload_bytes = 64;
 /// What a connection holds unsent before its request pauses (server.unsent_bytes).
 constexpr std::uint64_t unsent_bytes = 64U << 10;
 /// Of a KV block in the ledger and, with its tokens, in the index of prefixes: by hash and in order.
-constexpr std::uint64_t ledger_bytes(std::uint32_t block_tokens) {
-  return 192 + block_tokens * sizeof(std::int32_t);
+constexpr std::uint64_t ledger_bytes(const kernels::kv_groups& groups) {
+  return 192 + (std::uint64_t{groups.block_tokens()} + groups.size()) * sizeof(std::int32_t);
 }
 
 /// The host of a model file.
@@ -226,9 +227,11 @@ void describe_model(
 }
 
 /// What all requests hold that may be in hand, beside KV and scratch.
-std::uint64_t request_buffers(const engine_options& options, std::uint64_t context) {
+std::uint64_t
+request_buffers(const engine_options& options, std::uint64_t context, const kernels::kv_groups& groups) {
   const std::uint64_t events = options.stream_credit * (sizeof(stream_event) + event_payload_bytes);
-  const std::uint64_t running = request_bytes + context * position_bytes + events + unsent_bytes;
+  const std::uint64_t running =
+      request_bytes + context * (position_bytes + groups.size() - 1) + events + unsent_bytes;
   const std::uint64_t prompts = std::uint64_t{options.max_queue} * context * sizeof(std::int32_t);
   return options.max_batch * running + options.max_queue * request_bytes +
          std::min(options.max_queue_bytes, prompts) + prompt_backlog_bytes;
@@ -248,10 +251,12 @@ result<memory_plan> forecast(const file_host& host, const engine_options& option
   demand.data = now.mapped;
   demand.kv_block = program.kv.bytes_per_block();
   demand.kv_block_tokens = program.kv.block_tokens;
-  demand.kv_block_ledger = ledger_bytes(program.kv.block_tokens);
+  demand.kv_windows = program.kv.windows;
+  demand.max_step_tokens = options.max_step_tokens;
+  demand.kv_block_ledger = ledger_bytes(program.kv.groups());
   demand.activations = host.backend->scratch_bytes(
       program, options.max_step_tokens, options.max_batch + actors::default_scored_rows);
-  demand.buffers = request_buffers(options, host.context);
+  demand.buffers = request_buffers(options, host.context, program.kv.groups());
   demand.context = host.context;
   demand.max_batch = options.max_batch;
   demand.kv_memory = options.kv_memory_bytes;
@@ -436,6 +441,7 @@ host_result load_model_host(const engine_options& options, std::stop_token stop)
                       .file_bytes = files->tensors().file_bytes(),
                       .context = options.max_context,
                       .kv_memory = options.kv_memory_bytes,
+                      .chunk = options.max_step_tokens,
                       .tell = options.on_loading});
   let_go_while_loading(model_options, *files);
   model_options.stop = stop;
@@ -471,7 +477,7 @@ host_result load_model_host(const engine_options& options, std::stop_token stop)
     if (!park) return park.error();
     host->park = std::move(*park);
   }
-  host->block_tokens = host->model->program->kv.block_tokens;
+  host->kv_groups = host->model->program->kv.groups();
   host->plan_number = host->model->plan.number;
   host->program = host->model->program;
   // Kernels, not CPUs: machines that run the same ones give the same numbers.

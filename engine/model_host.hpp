@@ -40,8 +40,8 @@ class model_host {
 
   memory_plan memory;
   model_info info;
-  std::uint32_t context = 0;      ///< positions per sequence: the model's, or max_context
-  std::uint32_t block_tokens = 0; ///< positions of a KV block
+  std::uint32_t context = 0; ///< positions per sequence: the model's, or max_context
+  kernels::kv_groups kv_groups;
   std::uint64_t plan_number = 0;
   std::string isa; ///< the highest of its kernels, as engine_options takes it
   std::shared_ptr<const kernels::step_program> program;

@@ -24,18 +24,24 @@ struct attention_call {
   float scale;                 ///< multiplies every score
   const std::byte* tiles;      ///< the tile of block 0
   std::size_t tile_stride;     ///< bytes from one block's tile to the next block's
-  const std::uint32_t* blocks; ///< [ceil((first_position + rows) / 32)]
+  const std::uint32_t* blocks; ///< [ceil((first_position + rows) / 32) * block_step], every block_step-th
   void* scratch;               ///< attention_scratch_bytes(), 64-byte aligned
   const std::byte* after =
       nullptr;              ///< a tile that the thread will probably read next, fetched meanwhile; or null
   std::uint32_t window = 0; ///< a row reads its last `window` positions, its own included; 0 = all
   float softcap = 0;        ///< a score s becomes cap * tanh(s / cap), Inf becomes NaN; 0 = none
+  std::uint32_t block_step = 1; ///< entries of `blocks` from one tile's block to the next one's
 };
 
 /// The first position that the row at `position` reads. (Internal linkage: no function that is compiled for
 /// one instruction set may be the one that other files link.)
 static constexpr std::uint32_t first_read(std::uint32_t position, std::uint32_t window) {
   return window == 0 || position < window ? 0 : position + 1 - window;
+}
+
+/// The tile of the 32 positions from 32 * index on. (Internal linkage, as above.)
+static constexpr const std::byte* tile_at(const attention_call& call, std::uint32_t index) {
+  return call.tiles + call.blocks[std::size_t{index} * call.block_step] * call.tile_stride;
 }
 
 /// out[row][head] = softmax(scale * q . K[first..position]) . V[first..position], first = 0 without a window.

@@ -39,14 +39,14 @@ struct bf16_element {
 /// Element `input` of the key, or of the value, at `position`.
 template<class Element>
 float key_at(const attention_call& call, std::uint32_t position, std::uint32_t input) {
-  const std::byte* tile = call.tiles + call.blocks[position / kv_tile_tokens] * call.tile_stride;
+  const std::byte* tile = tile_at(call, position / kv_tile_tokens);
   const auto* k = reinterpret_cast<const typename Element::stored*>(tile);
   return Element::load(k[std::size_t{input} * kv_tile_tokens + position % kv_tile_tokens]);
 }
 
 template<class Element>
 float value_at(const attention_call& call, std::uint32_t position, std::uint32_t input) {
-  const std::byte* tile = call.tiles + call.blocks[position / kv_tile_tokens] * call.tile_stride;
+  const std::byte* tile = tile_at(call, position / kv_tile_tokens);
   const auto* v =
       reinterpret_cast<const typename Element::stored*>(tile) + std::size_t{kv_tile_tokens} * call.head_dim;
   return Element::load(v[std::size_t{position % kv_tile_tokens} * call.head_dim + input]);

@@ -38,7 +38,9 @@ struct step_row {
 
 /// A sequence's part in a step.
 struct step_sequence {
-  std::vector<std::uint32_t> blocks; ///< block table: block ids covering positions [0, last row's position]
+  /// Block table: the entries of kv_groups for positions [0, last row's position]; those that no row of the
+  /// step reads or writes are not looked at.
+  std::vector<std::uint32_t> blocks;
   sampling_params sampling;
   /// Tokens that the penalties look at: prompt then output; empty unless sampling.penalised().
   std::vector<std::int32_t> history;
@@ -122,7 +124,7 @@ class backend {
       std::shared_ptr<const step_program> program, step_input input,
       std::function<void(step_result)> done) = 0;
 
-  /// Copies one KV block, over all layers, out of the pool or into it; the bytes are those of
+  /// Copies one KV block, over the layers of its group, out of the pool or into it; the bytes are those of
   /// kv_layout::bytes_per_block. False, and nothing is promised of the copy, when this machine cannot.
   /// Thread: any, also beside a step that does not write the block, or for a copy into it not read it either.
   virtual bool copy_block_out(std::uint32_t block, std::span<std::byte> to) const noexcept {

@@ -118,9 +118,12 @@ result<void> cpu_step::plan(const step_program& program, const step_input& input
 result<void> cpu_step::check_rows(const step_program& program, const step_input& input, const kv_pool& pool) {
   const auto& layout = pool.layout;
   if (layout.layers != program.kv.layers || layout.kv_heads != program.kv.kv_heads ||
-      layout.head_dim != program.kv.head_dim || layout.type != program.kv.type)
+      layout.head_dim != program.kv.head_dim || layout.type != program.kv.type ||
+      layout.windows != program.kv.windows)
     return broken("the program's KV layout is not that of the pool");
   if (input.rows.empty()) return broken("it has no rows");
+  const kv_groups groups = layout.groups();
+  groups_ = groups.size();
   runs_.clear();
   output_rows_.clear();
   keep_logits_ = false;
@@ -131,7 +134,7 @@ result<void> cpu_step::check_rows(const step_program& program, const step_input&
     if (row.token < 0 || static_cast<std::uint32_t>(row.token) >= program.vocab)
       return broken(name + ": token " + std::to_string(row.token) + " is outside the vocabulary");
     const step_sequence& sequence = input.sequences[row.sequence];
-    if (row.position / kv_tile_tokens >= sequence.blocks.size())
+    if (row.position / kv_tile_tokens >= sequence.blocks.size() / groups_)
       return broken(name + ": position " + std::to_string(row.position) + " is beyond the block table");
     if (runs_.empty() || runs_.back().sequence != row.sequence)
       runs_.push_back({i, 0, row.sequence, row.position});
@@ -148,10 +151,14 @@ result<void> cpu_step::check_rows(const step_program& program, const step_input&
   }
   for (const run& current : runs_) {
     const auto& blocks = input.sequences[current.sequence].blocks;
-    const std::uint32_t used = (current.first_position + current.rows - 1) / kv_tile_tokens + 1;
-    for (std::uint32_t b = 0; b < used; ++b)
-      if (blocks[b] >= pool.blocks)
-        return broken("block " + std::to_string(blocks[b]) + " is outside the pool");
+    std::uint32_t missing = 0; // of those that its rows read or write; others may be anybody's by now
+    bool all_there = true;
+    groups.for_present(
+        0, groups.indices(current.first_position + current.rows), current.first_position,
+        [&](std::uint32_t entry) {
+          if (blocks[entry] >= pool.blocks) missing = blocks[entry], all_there = false;
+        });
+    if (!all_there) return broken("block " + std::to_string(missing) + " is outside the pool");
   }
   return {};
 }

@@ -213,6 +213,7 @@ class cpu_step {
   const step_program* program_ = nullptr;
   const step_input* input_ = nullptr;
   kv_pool* pool_ = nullptr;
+  std::uint32_t groups_ = 1; // of the pool's layout
 
   std::vector<run> runs_;
   std::vector<std::uint32_t> output_rows_; // rows of the step that want an output

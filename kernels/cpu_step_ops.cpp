@@ -84,7 +84,8 @@ void cpu_step::place_head(const Op& o, std::uint32_t head, std::uint32_t row, fl
   }
   const bool key = head < o.heads + o.kv_heads;
   const std::uint32_t kv_head = (head - o.heads) % o.kv_heads;
-  const std::uint32_t block = input_->sequences[at.sequence].blocks[at.position / kv_tile_tokens];
+  const std::uint32_t block =
+      input_->sequences[at.sequence].blocks[at.position / kv_tile_tokens * groups_ + o.group];
   std::byte* place = pool_->tiles(o.layer, kv_head) + block * pool_->tile_stride();
   const kv_functions& cache = kernels_.attention->of[static_cast<std::size_t>(pool_->layout.type)];
   (key ? cache.write_key : cache.write_value)(x, o.head_dim, at.position % kv_tile_tokens, place);
@@ -150,7 +151,8 @@ void cpu_step::run_attention(const planned& phase, std::uint32_t tile, std::uint
     const attention_task& next = tasks_[tile + 1];
     const run& its = runs_[next.run];
     const std::uint32_t first = first_read(its.first_position + next.first, o.window);
-    const std::uint32_t block = input_->sequences[its.sequence].blocks[first / kv_tile_tokens];
+    const std::uint32_t block =
+        input_->sequences[its.sequence].blocks[first / kv_tile_tokens * groups_ + o.group];
     after = pool_->tiles(o.layer, next.kv_head) + block * pool_->tile_stride();
   }
   const attention_call call{
@@ -165,11 +167,12 @@ void cpu_step::run_attention(const planned& phase, std::uint32_t tile, std::uint
       o.scale,
       pool_->tiles(o.layer, task.kv_head),
       pool_->tile_stride(),
-      input_->sequences[of.sequence].blocks.data(),
+      input_->sequences[of.sequence].blocks.data() + o.group,
       workers_[worker].attention.data(),
       after,
       o.window,
-      o.softcap};
+      o.softcap,
+      groups_};
   kernels_.attention->of[static_cast<std::size_t>(pool_->layout.type)].attention(call);
 }
 

@@ -5,7 +5,6 @@
 #include "kernels/attention.hpp"
 #include "kernels/cpu_step.hpp"
 #include "kernels/program_check.hpp"
-#include "runtime/base/checked.hpp"
 
 #include <cmath>
 #include <cstring>
@@ -18,11 +17,11 @@ namespace troupe::kernels {
 namespace {
 
 /// The sequence of `tokens`, of which no row wants an output.
-step_input fill_cache(std::span<const std::int32_t> tokens) {
+step_input fill_cache(std::span<const std::int32_t> tokens, const kv_groups& groups) {
   step_input input;
   input.sequences.emplace_back();
   const auto count = static_cast<std::uint32_t>(tokens.size());
-  for (std::uint32_t block = 0; block < div_up(count, kv_tile_tokens); ++block)
+  for (std::uint32_t block = 0; block < groups.indices(count) * groups.size(); ++block)
     input.sequences[0].blocks.push_back(block);
   for (std::uint32_t position = 0; position < count; ++position)
     input.rows.push_back({0, tokens[position], position, row_output::none});
@@ -48,7 +47,7 @@ result<float> largest_key_value(
   if (auto fits = check_program(program); !fits) return fits.error();
   step_program probe = program;
   probe.kv.type = kv_type::f32;
-  const step_input input = fill_cache(tokens);
+  const step_input input = fill_cache(tokens, probe.kv.groups());
   const auto blocks = static_cast<std::uint32_t>(input.sequences[0].blocks.size());
   auto memory = aligned_buffer::allocate(probe.kv.bytes_per_block() * blocks);
   if (!memory) return memory.error();

@@ -45,7 +45,9 @@ class program_checker {
   void operator()(const attention_op& o) {
     need(o.kv_heads > 0 && o.heads % o.kv_heads == 0, "has heads that its KV heads do not divide");
     need(o.kv_heads == program_.kv.kv_heads && o.head_dim == program_.kv.head_dim, "has other KV heads");
-    need(o.layer < program_.kv.layers, "names a KV layer that is not there");
+    kv_layer_is(o);
+    const std::uint32_t kept = o.group < program_.kv.windows.size() ? program_.kv.windows[o.group] : 0;
+    need(kept == 0 || (o.window != 0 && o.window <= kept), "reads more than its layer group keeps");
     buffer_is(o.q, std::uint64_t{o.heads} * o.head_dim, false);
     buffer_is(o.out, std::uint64_t{o.heads} * o.head_dim, false);
     need(o.softcap >= 0, "has a negative soft cap");
@@ -133,12 +135,18 @@ class program_checker {
     unsupported_ = true;
     need(false, "has experts in one matrix whose channels do not start at panels");
   }
+  template<class Op>
+  void kv_layer_is(const Op& o) {
+    need(
+        o.layer < program_.kv.layers && o.group < program_.kv.windows.size(),
+        "names a KV layer that is not there");
+  }
   /// The checks that qkv_op and place_op share; gives heads * head_dim.
   template<class Op>
   std::uint64_t heads_fit(const Op& o) {
     const std::uint64_t q = std::uint64_t{o.heads} * o.head_dim;
     need(o.kv_heads == program_.kv.kv_heads && o.head_dim == program_.kv.head_dim, "has other KV heads");
-    need(o.layer < program_.kv.layers, "names a KV layer that is not there");
+    kv_layer_is(o);
     buffer_is(o.q, q, false);
     if (o.rotary == nullptr) return q;
     const rope& turn = *o.rotary;

@@ -2,6 +2,7 @@
 // A model's forward pass as data: typed ops over named buffers, in the order the model reads.
 #pragma once
 
+#include "kernels/kv_groups.hpp"
 #include "kernels/packed_weight.hpp"
 
 #include <cstdint>
@@ -44,16 +45,19 @@ struct rope {
 /// Element type of the keys and values in the cache. `f32` is the reference path.
 enum class kv_type : std::uint8_t { f32, f16, bf16 };
 
-/// The shape of one layer's share of a KV block; every layer of a group has the same.
+/// The shape of a KV block: its positions in the layers of one group (kv_groups.hpp). Every layer has the
+/// same.
 struct kv_layout {
   std::uint32_t block_tokens = 32; ///< positions in one block
-  std::uint32_t layers = 0;
+  std::uint32_t layers = 0;        ///< of one group; the model may have fewer in some
   std::uint32_t kv_heads = 0;
   std::uint32_t head_dim = 0;
   kv_type type = kv_type::f16;
+  std::vector<std::uint32_t> windows{0}; ///< of each group: what its layers read at most; 0 = all
 
-  /// Bytes of one block over all layers, keys and values. Per (layer, kv head): K [head_dim][block_tokens]
-  /// then V [block_tokens][head_dim].
+  kv_groups groups() const { return kv_groups(block_tokens, windows); }
+  /// Bytes of one block over the layers of a group, keys and values. Per (layer, kv head): K
+  /// [head_dim][block_tokens] then V [block_tokens][head_dim].
   std::uint64_t bytes_per_block() const noexcept {
     const std::uint64_t element = type == kv_type::f32 ? 4 : 2;
     return element * 2 * block_tokens * head_dim * kv_heads * layers;
@@ -82,11 +86,12 @@ struct qkv_op {
   std::vector<std::shared_ptr<const packed_weight>> weights; ///< one merged [q + k + v, hidden], or three
   std::uint32_t heads, kv_heads, head_dim;
   std::shared_ptr<const rope> rotary; ///< null: no rotation (NoPE)
-  std::uint32_t layer;                ///< of the KV layout
+  std::uint32_t layer;                ///< of the KV layout, counted in its group
   buffer_id q;                        ///< out: [rows, heads * head_dim], rotated
   std::vector<float> bias;            ///< [(heads + 2 kv_heads) * head_dim] in the order q, k, v; or empty
   std::vector<float> q_norm, k_norm;  ///< [head_dim], as rms_norm_op; or empty
   float norm_epsilon = 0;
+  std::uint32_t group = 0; ///< of the KV layout
 };
 
 /// The end of qkv_op for rows that linear_op has made, where q and k are normalised over all their heads
@@ -100,6 +105,7 @@ struct place_op {
   std::vector<float> q_norm; ///< [heads * head_dim], one norm over them all; or empty
   std::vector<float> k_norm; ///< [kv_heads * head_dim], likewise
   float norm_epsilon = 0;
+  std::uint32_t group = 0; ///< of the KV layout
 };
 
 /// Causal attention of each row over positions [0, its position] of its sequence, or the last `window` of
@@ -114,6 +120,7 @@ struct attention_op {
   buffer_id out;            ///< [rows, heads * head_dim]
   std::uint32_t window = 0; ///< the row at p reads positions (p - window, p]; 0 = all
   float softcap = 0;        ///< scores become cap * tanh(score / cap); 0 = as they are
+  std::uint32_t group = 0;  ///< of the KV layout; it keeps what `window` asks for
 };
 
 /// out[first ..] = in @ W^T + bias.

@@ -2,6 +2,8 @@
 // The forward pass of a decoder-only transformer, top to bottom.
 #include "models/decoder.hpp"
 
+#include "models/layer_groups.hpp"
+
 #include <cmath>
 
 namespace troupe::models {
@@ -143,8 +145,11 @@ shared_rope make_rope(
 /// Writes ops and buffers in reading order.
 class program_writer {
  public:
-  program_writer(kernels::step_program& program, const model_config& config, const model_weights& weights) :
-      program_(program), config_(config), weights_(weights) {}
+  program_writer(
+      kernels::step_program& program, const model_config& config, const model_weights& weights,
+      const layer_groups& groups) :
+      program_(program),
+      config_(config), weights_(weights), groups_(groups) {}
 
   void write() {
     choose_ropes();
@@ -226,22 +231,24 @@ class program_writer {
 
   void write_attention(std::uint32_t index, const layer_weights& layer) {
     const layer_kind kind = config_.layer(index);
+    const auto [group, place] = groups_.places[index];
     const std::uint32_t heads = config_.heads, kv_heads = config_.kv_heads, head_dim = config_.head_dim;
     const auto in = read_residual(layer.attention_norm);
     if (config_.norm_of_qk == qk_norm::whole_width) {
       write_projections(in, layer);
       then(kernels::place_op{
-          qkv_, heads, kv_heads, head_dim, rope_of(kind), index, q_, layer.q_norm, layer.k_norm,
-          config_.rms_epsilon});
+          qkv_, heads, kv_heads, head_dim, rope_of(kind), place, q_, layer.q_norm, layer.k_norm,
+          config_.rms_epsilon, group});
     } else {
       then(kernels::qkv_op{
-          in, layer.qkv, heads, kv_heads, head_dim, rope_of(kind), index, q_, layer.qkv_bias, layer.q_norm,
-          layer.k_norm, config_.rms_epsilon});
+          in, layer.qkv, heads, kv_heads, head_dim, rope_of(kind), place, q_, layer.qkv_bias, layer.q_norm,
+          layer.k_norm, config_.rms_epsilon, group});
     }
     const float scale = config_.attention_scale != 0 ? config_.attention_scale
                                                      : 1.0F / std::sqrt(static_cast<float>(head_dim));
     then(kernels::attention_op{
-        q_, heads, kv_heads, head_dim, scale, index, attended_, kind.window, config_.attention_softcap});
+        q_, heads, kv_heads, head_dim, scale, place, attended_, kind.window, config_.attention_softcap,
+        group});
     add_projection(attended_, layer.attention_output, layer.output_bias, layer.post_attention_norm);
   }
 
@@ -287,6 +294,7 @@ class program_writer {
   kernels::step_program& program_;
   const model_config& config_;
   const model_weights& weights_;
+  const layer_groups& groups_;
   shared_rope global_, local_;
   kernels::buffer_id x_ = 0, normed_ = 0, q_ = 0, attended_ = 0, gated_ = 0, qkv_ = 0, projected_ = 0;
   kernels::buffer_id scores_ = 0, gathered_ = 0, expert_gated_ = 0;
@@ -298,10 +306,11 @@ result<std::shared_ptr<const kernels::step_program>>
 build_decoder(const model_config& config, const model_weights& weights, const execution_plan& plan) {
   if (auto fine = check_shapes(config, weights, plan); !fine) return fine.error();
   auto program = std::make_shared<kernels::step_program>();
-  program->kv = {32, config.layers, config.kv_heads, config.head_dim, plan.kv};
+  const layer_groups groups = group_layers(config);
+  program->kv = {32, groups.layers, config.kv_heads, config.head_dim, plan.kv, groups.windows};
   program->vocab = config.vocab;
   program->context = config.context;
-  program_writer(*program, config, weights).write();
+  program_writer(*program, config, weights, groups).write();
   return std::shared_ptr<const kernels::step_program>(std::move(program));
 }
 

@@ -4,6 +4,7 @@
 
 #include "kernels/dense_schemes.hpp"
 #include "kernels/kv_range.hpp"
+#include "models/layer_groups.hpp"
 #include "models/model_tensors.hpp"
 #include "models/vocabulary_gguf.hpp"
 #include "models/weight_conversion.hpp"
@@ -57,7 +58,10 @@ scheme_finder with_dense_schemes(const scheme_finder& others) {
 
 load_forecast forecast_of(const model_config& config, std::uint64_t weight_bytes) {
   const std::uint64_t values = std::uint64_t{2} * config.layers * config.kv_heads * config.head_dim;
-  return {weight_bytes, values * 2, config.context};
+  const layer_groups groups = group_layers(config);
+  const kernels::kv_layout kv{
+      32, groups.layers, config.kv_heads, config.head_dim, kernels::kv_type::f16, groups.windows};
+  return {weight_bytes, values * 2, config.context, kv.groups(), kv.bytes_per_block()};
 }
 
 result<void> load_all_weights(const tensor_source& source, const model_options& options, model& to) {

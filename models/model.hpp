@@ -24,6 +24,13 @@ struct load_forecast {
   std::uint64_t weight_bytes = 0;      ///< packed matrices, a shared one once
   std::uint64_t kv_position_bytes = 0; ///< keys and values of one position over all layers, at 16 bits
   std::uint32_t context = 0;           ///< positions that the model was trained for
+  kernels::kv_groups kv_groups;        ///< of its layers
+  std::uint64_t kv_block_bytes = 0;    ///< at 16 bits
+
+  /// The most that a sequence holds while it grows to `positions`, `chunk` of them in one step at most.
+  std::uint64_t kv_bytes(std::uint32_t positions, std::uint32_t chunk) const {
+    return kv_block_bytes * kv_groups.most(0, positions, chunk);
+  }
 };
 
 struct model_options {

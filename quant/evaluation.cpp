@@ -22,9 +22,9 @@ result<kernels::step_result> run_step(
   return done;
 }
 
-std::uint32_t blocks_for(std::uint32_t tokens) {
-  constexpr std::uint32_t block = kernels::kv_layout{}.block_tokens;
-  return (tokens + block - 1) / block;
+std::uint32_t blocks_for(const kernels::kv_layout& layout, std::uint32_t tokens) {
+  const kernels::kv_groups groups = layout.groups();
+  return groups.indices(tokens) * groups.size();
 }
 
 evaluated_sequence::evaluated_sequence(
@@ -41,7 +41,7 @@ result<void> evaluated_sequence::run(
     const std::uint32_t last = std::min(count, first + rows_per_step_);
     input.sequences.resize(1);
     input.sequences[0].reach = count;
-    input.sequences[0].blocks.resize(blocks_for(last));
+    input.sequences[0].blocks.resize(blocks_for(program_->kv, last));
     std::iota(input.sequences[0].blocks.begin(), input.sequences[0].blocks.end(), 0U);
     for (std::uint32_t position = first; position < last; ++position) {
       const auto want = position < first_wanted ? kernels::row_output::none : kernels::row_output::logits;

@@ -40,7 +40,7 @@ class evaluated_sequence {
   std::uint32_t rows_per_step_;
 };
 
-/// KV blocks that a sequence of `tokens` needs.
-std::uint32_t blocks_for(std::uint32_t tokens);
+/// KV blocks that a sequence of `tokens` needs when none is given back.
+std::uint32_t blocks_for(const kernels::kv_layout& layout, std::uint32_t tokens);
 
 } // namespace troupe::quant

@@ -94,6 +94,9 @@ struct memory_plan {
   std::uint64_t data = 0;
   std::uint64_t park = 0; ///< in memory; of what goes to the disk, its ledger
   std::uint32_t kv_blocks = 0, kv_block_tokens = 0;
+  std::uint32_t kv_groups = 1; ///< layer groups: a block holds its tokens in the layers of one of them
+  std::uint32_t context = 0;   ///< tokens of a sequence at most
+  std::uint32_t kv_sequence_blocks = 0; ///< that such a sequence holds at a time, at most
   std::uint64_t total() const noexcept { return weights + kv + activations + buffers + program + park; }
 };
 

@@ -95,7 +95,7 @@ struct attention_driver {
     const std::uint32_t last = call.first_position + call.rows - 1;
     const std::uint32_t first = first_read(call.first_position, call.window) / tile * tile;
     for (std::uint32_t start = first; start <= last; start += tile) {
-      const std::byte* at = call.tiles + call.blocks[start / tile] * call.tile_stride;
+      const std::byte* at = tile_at(call, start / tile);
       const auto* keys = reinterpret_cast<const stored*>(at);
       const auto* values = keys + std::size_t{tile} * call.head_dim;
       const std::uint32_t first_row = start > call.first_position ? start - call.first_position : 0;
@@ -110,7 +110,7 @@ struct attention_driver {
       } else {
         // Of the memory that comes next only its owner knows the address: the processor cannot foresee it.
         const std::byte* next = call.after != nullptr ? call.after : at;
-        if (start + tile <= last) next = call.tiles + call.blocks[start / tile + 1] * call.tile_stride;
+        if (start + tile <= last) next = tile_at(call, start / tile + 1);
         chunk<Cache, true>(
             call, work, start, first_chunk * Queries, readers, keys, values, call.head_dim, next);
       }

@@ -41,9 +41,11 @@ class stage {
   explicit stage(
       const scheduler_options& options, std::uint32_t blocks = 64, std::uint32_t block_tokens = 4,
       std::uint32_t context = 64, std::uint32_t reach_border = 0, const park_room& park = {}) :
-      core(options),
-      options_(options), cache({1, 0, 0}, blocks, block_tokens) {
-    tell(model_ready{blocks, block_tokens, context, {eos}, reach_border, park.memory, park});
+      stage(options, model_ready{blocks, block_tokens, context, {eos}, reach_border, park.memory, park}) {}
+  stage(const scheduler_options& options, const model_ready& facts) :
+      core(options), options_(options),
+      cache({1, 0, 0}, facts.kv_blocks, kv_groups(facts.block_tokens, facts.windows)) {
+    tell(model_ready(facts));
   }
 
   template<class Message>

@@ -159,9 +159,9 @@ class fake_host final : public detail::model_host {
     backend_of_test = std::make_shared<fake_backend>(std::move(ex));
     backend = backend_of_test;
     context = 256;
-    block_tokens = 8;
+    kv_groups = kernels::kv_groups(8);
     memory.kv_blocks = blocks;
-    memory.kv_block_tokens = block_tokens;
+    memory.kv_block_tokens = kv_groups.block_tokens();
     program = std::make_shared<kernels::step_program>();
     info.name = "fake";
     info.vocabulary = vocabulary;

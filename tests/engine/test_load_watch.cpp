@@ -60,8 +60,8 @@ BOOST_AUTO_TEST_CASE(what_does_not_fit_is_refused_in_one_line_whatever_the_file_
   BOOST_TEST(refusal({.file_bytes = gib}, {too_much, 1, 1}).find("m.gguf: ") == 0U);
   BOOST_TEST(refusal({.kv_memory = too_much}, {1, 1, 1}).find("kv-memory is ") == 0U);
   BOOST_TEST(
-      refusal({.positions = 1024}, {1, too_much / 1024, 1}).find("m.gguf: the KV cache of 1024 tokens") ==
-      0U);
+      refusal({.positions = 1024}, {1, too_much / 1024, 1, kernels::kv_groups(32), too_much / 32})
+          .find("m.gguf: the KV cache of 1024 tokens") == 0U);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -43,6 +43,29 @@ BOOST_AUTO_TEST_CASE(a_long_context_does_not_swallow_the_memory_but_one_sequence
   BOOST_TEST(detail::plan_memory(d, 10'000 * mib)->kv_blocks == 3200U);
 }
 
+BOOST_AUTO_TEST_CASE(layers_with_a_window_need_blocks_for_it_and_for_a_step_only) {
+  memory_demand d = small_model();
+  d.context = 32'768; // 1024 blocks of each group
+  d.kv_windows = {512, 512, 512, 512, 512, 0};
+  d.max_step_tokens = 256;
+  const auto plan = detail::plan_memory(d, 10'000 * mib);
+  BOOST_REQUIRE(plan.has_value());
+  // 767 positions touch 25 blocks at most; sequences of 1024 positions take 32 of the last group.
+  BOOST_TEST(plan->kv_sequence_blocks == 1024U + 5 * 25);
+  BOOST_TEST(plan->kv_blocks == 8U * (32 + 5 * 25));
+  const std::string line = detail::describe(*plan);
+  BOOST_TEST(
+      line.find(
+          "blocks of 32 tokens in one of 6 layer groups, at most 1149 blocks for a sequence of 32768") !=
+      std::string::npos);
+  d.kv_windows = {512};
+  BOOST_TEST(detail::plan_memory(d, 10'000 * mib)->kv_sequence_blocks == 25U);
+  d.kv_windows = {0};
+  const auto plain = detail::plan_memory(d, 10'000 * mib);
+  BOOST_TEST(plain->kv_sequence_blocks == 1024U);
+  BOOST_TEST(detail::describe(*plain).find("blocks of 32 tokens), activations") != std::string::npos);
+}
+
 BOOST_AUTO_TEST_CASE(scarce_memory_gives_the_cache_half_of_what_is_left) {
   const auto plan = detail::plan_memory(small_model(), 135 * mib);
   BOOST_REQUIRE(plan.has_value());

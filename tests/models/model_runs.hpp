@@ -38,7 +38,7 @@ inline std::unique_ptr<kernels::cpu_backend>
 backend_of(const model& m, kernels::isa level, unsigned threads = 2) {
   auto backend = kernels::make_cpu_backend({level, threads});
   BOOST_REQUIRE_MESSAGE(backend, backend.error().message);
-  BOOST_REQUIRE((*backend)->create_pool(m.program->kv, 16));
+  BOOST_REQUIRE((*backend)->create_pool(m.program->kv, 16 * m.program->kv.groups().size()));
   return std::move(*backend);
 }
 
@@ -52,9 +52,17 @@ inline kernels::step_result run(kernels::backend& backend, const model& m, kerne
   return done;
 }
 
-inline kernels::step_sequence sequence_of(std::size_t reach, std::vector<std::uint32_t> blocks) {
+/// With blocks at these indices, of each layer group its own. What the row at `first` and those behind it do
+/// not read is left out.
+inline kernels::step_sequence sequence_of(
+    const model& m, std::size_t reach, const std::vector<std::uint32_t>& indices, std::size_t first = 0) {
   kernels::step_sequence sequence;
-  sequence.blocks = std::move(blocks);
+  const kernels::kv_groups groups = m.program->kv.groups();
+  for (const std::uint32_t index : indices)
+    for (std::uint32_t g = 0; g < groups.size(); ++g) sequence.blocks.push_back(index * groups.size() + g);
+  groups.for_passed(
+      static_cast<std::uint32_t>(indices.size()), 0, static_cast<std::uint32_t>(first),
+      [&](std::uint32_t entry) { sequence.blocks[entry] = kernels::no_block; });
   sequence.reach = static_cast<std::uint32_t>(reach);
   return sequence;
 }
@@ -67,7 +75,7 @@ inline rows logits_of(
   for (std::size_t first = 0, turn = 0; first < ids.size(); ++turn) {
     const std::size_t last = std::min(ids.size(), first + chunks[turn % chunks.size()]);
     kernels::step_input input;
-    input.sequences.push_back(sequence_of(ids.size(), {3, 0, 2, 1}));
+    input.sequences.push_back(sequence_of(m, ids.size(), {3, 0, 2, 1}, first));
     for (std::size_t p = first; p < last; ++p)
       input.rows.push_back({0, ids[p], static_cast<std::uint32_t>(p), kernels::row_output::logits});
     for (kernels::row_result& row : run(backend, m, std::move(input)).rows) {

@@ -161,7 +161,7 @@ BOOST_AUTO_TEST_CASE(a_sequence_has_the_same_bits_whatever_runs_beside_it) {
         kernels::step_input input;
         for (const std::vector<std::uint32_t>& blocks :
              std::vector<std::vector<std::uint32_t>>{{4, 5}, {0, 1, 2}, {6, 7}})
-          input.sequences.push_back(sequence_of(ids.size(), blocks));
+          input.sequences.push_back(sequence_of(*m, ids.size(), blocks));
         for (std::uint32_t i = 0; i < 3; ++i)
           input.rows.push_back({0, ids[(other + i) * 7 % ids.size()], other + i, kernels::row_output::none});
         for (std::size_t p = first; p < last; ++p)

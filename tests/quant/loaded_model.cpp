@@ -26,7 +26,7 @@ loaded_model load(
   BOOST_REQUIRE_MESSAGE(model, model.error().message);
   auto backend = kernels::make_cpu_backend({level, 0});
   BOOST_REQUIRE_MESSAGE(backend, backend.error().message);
-  BOOST_REQUIRE((*backend)->create_pool((*model)->program->kv, blocks_for(tokens)));
+  BOOST_REQUIRE((*backend)->create_pool((*model)->program->kv, blocks_for((*model)->program->kv, tokens)));
   BOOST_TEST_MESSAGE(
       kernels::describe_kernels(*(*model)->program, (*backend)->level()) << "; " << (*backend)->describe());
   return {*model, std::move(*backend)};

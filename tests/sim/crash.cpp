@@ -111,8 +111,9 @@ void simulation::lose_actors() {
   down_ = true;
   mail_.lose([](party to) { return of_engine(to); });
   make_anew(scheduler_, *options_);
-  make_anew(cache_, actors::pool_key{3, 0, 0}, scenario_.blocks, scenario_.block_tokens);
-  make_anew(executor_);
+  const kernels::kv_groups groups(scenario_.block_tokens, scenario_.model.windows);
+  make_anew(cache_, actors::pool_key{3, 0, 0}, scenario_.blocks, groups);
+  make_anew(executor_, groups);
   make_anew(guard_);
   make_anew(parker_, actors::park_limits{scenario_.park_memory, scenario_.park_disk, costs_of(scenario_)});
   scheduler_effects_.clear();
@@ -206,6 +207,7 @@ void simulation::rebuild() {
   facts.reach_border = scenario_.model.border;
   facts.park_blocks = scenario_.park_memory;
   facts.parking_room = {scenario_.park_memory, scenario_.park_disk, costs_of(scenario_)};
+  facts.windows = scenario_.model.windows;
   handle({client, scheduler, std::move(facts)}); // before any other mail, as in its mailbox
   if (memory_order_) {
     mail_.push<actors::scheduler_protocol>(client, scheduler, actors::limit_batch{memory_order_->batch});

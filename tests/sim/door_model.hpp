@@ -103,7 +103,7 @@ class sim_host final : public detail::model_host {
       std::uint32_t tokens_per_block, std::shared_ptr<kernels::backend> runs) {
     backend = std::move(runs);
     context = context_positions;
-    block_tokens = tokens_per_block;
+    kv_groups = kernels::kv_groups(tokens_per_block);
     memory.kv_blocks = blocks;
     memory.kv_block_tokens = tokens_per_block;
     program = std::make_shared<kernels::step_program>();

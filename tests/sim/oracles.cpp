@@ -33,6 +33,7 @@ void simulation::check_ledger() {
   const auto& pool = cache_.pool();
   require(pool.balanced(), "free + leased + limbo + cached is not total");
   if (mail_.sent() % 16 == 0) require(pool.audit(), "the ledger's counts differ from its blocks");
+  if (mail_.sent() % 4 == 0) check_groups();
   check_endings();
   if (copying_ && copying_->work != actors::park_work::write && copying_->work != actors::park_work::read)
     for (const auto& m : copying_->all())
@@ -43,6 +44,7 @@ void simulation::check_ledger() {
     const auto& p = participants_.at(s.sampling.seed - 1000);
     const auto table = pool.table(p.core->id());
     for (const auto b : s.blocks) {
+      if (b == actors::no_block) continue; // see check_holes
       require(!pool.is_free(b), "a block that the running step writes is free", p.core->id().number);
       if (!table.empty())
         require(
@@ -84,14 +86,18 @@ void simulation::check_step_input(const kernels::step_input& input) {
         std::any_of(seen_.begin(), seen_.end(), [&](const auto& v) { return v.id == id && !v.closing; });
     if (alive)
       require(
-          std::equal(s.blocks.begin(), s.blocks.end(), table.begin(), table.end()),
+          s.blocks.size() == table.size() &&
+              std::equal(
+                  s.blocks.begin(), s.blocks.end(), table.begin(),
+                  [](auto told, auto there) { return told == actors::no_block || told == there; }),
           "the backend's block table differs from the ledger", id.number);
   }
+  check_holes(input);
   for (std::size_t i = 0; i < input.rows.size(); ++i) {
     const auto& s = input.sequences.at(input.rows[i].sequence);
-    const std::size_t at = input.rows[i].position / scenario_.block_tokens;
-    require(at < s.blocks.size(), "a row without a block");
-    require(cache_.pool().holders(s.blocks[at]) <= 1, "a row writes a block that others hold, too");
+    for_written(s, input.rows[i], [this](actors::block_id b) {
+      require(cache_.pool().holders(b) <= 1, "a row writes a block that others hold, too");
+    });
   }
   check_copies(input);
 }

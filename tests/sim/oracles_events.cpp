@@ -77,10 +77,9 @@ void simulation::check_echo(participant& p, const token_event& e) {
           p.echoed == 0 ? std::isnan(e.logprobs[i].logprob)
                         : e.logprobs[i].logprob == score_of(p.echo_state, token),
           "a score differs from the model's", id);
-    p.echo_slot = slot_value(
-        p.echo_slot, token, static_cast<std::uint32_t>(p.echoed++),
-        scenario_.model.beyond(p.script->prompt.size()));
-    p.echo_state = fold(p.echo_state, p.echo_slot);
+    ++p.echoed;
+    p.echo_state =
+        state_after(scenario_.model, std::span(p.script->prompt).first(p.echoed), p.script->prompt.size());
     text += plain_text({}).bytes_of(token);
   }
   require(e.text == text, "the echo's text differs from its tokens", id);

@@ -33,11 +33,18 @@ void simulation::check_contents(const kernels::step_input& input) {
     auto& p = participants_.at(s.sampling.seed - 1000);
     const auto& slots = slots_alone(p, scenario_.model.beyond(s.reach));
     const auto end = std::min<std::size_t>(slots.size(), row.position + 1);
+    const std::size_t groups = scenario_.model.windows.size();
+    const auto holds = [&](std::size_t at, std::size_t group) {
+      const auto block = s.blocks[at / scenario_.block_tokens * groups + group];
+      return block == actors::no_block || backend_.block(block)[at % scenario_.block_tokens] ==
+                                              in_group(scenario_.model, group, slots[at]);
+    };
     for (std::size_t at = 0; at < end; ++at)
-      if (backend_.block(s.blocks[at / scenario_.block_tokens])[at % scenario_.block_tokens] != slots[at])
-        complain(
-            "position " + std::to_string(at) + " was read, which was not computed for these tokens",
-            p.core->id().number);
+      for (std::size_t group = 0; group < groups; ++group)
+        if (!holds(at, group))
+          complain(
+              "position " + std::to_string(at) + " was read, which was not computed for these tokens",
+              p.core->id().number);
   }
 }
 

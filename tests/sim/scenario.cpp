@@ -255,6 +255,7 @@ scenario make_scenario(std::uint64_t seed) {
   if (seed % 50 == 15) return make_suspects(r);
   scenario s;
   make_settings(s, r);
+  make_groups(s, seed);
   make_faults(s, r);
   const features f(r);
   const auto count = in(r, 1, r.chance(0.1) ? 40 : 14);

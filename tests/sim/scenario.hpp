@@ -90,7 +90,12 @@ struct scenario {
   bool all_stays = false;  ///< nothing is disturbed, and no known block given away: see check_grants
 
   /// Tokens of one sequence at most.
-  std::uint32_t limit() const noexcept { return std::min(context, blocks * block_tokens); }
+  std::uint32_t limit() const noexcept {
+    return model.grouped() ? grouped_limit() : std::min(context, blocks * block_tokens);
+  }
+  /// Blocks of one layer group that a sequence of `positions` may hold at a time.
+  std::uint32_t most_blocks(std::uint32_t window, std::uint32_t positions) const noexcept;
+  std::uint32_t grouped_limit() const noexcept;
 };
 
 /// Settings that hold anew from drawn moments up to `until`. See scenario_policy.cpp.
@@ -100,6 +105,9 @@ scenario make_lost_seats(runtime::random_stream& r);
 scenario make_suspects(runtime::random_stream& r);
 /// Choices of the same prompts, and prompts that part inside blocks, with room for all of them.
 scenario make_choices(runtime::random_stream& r);
+/// Gives a quarter of the seeds a model of several layer groups, or one with a window. From numbers of its
+/// own: the others stay what they were.
+void make_groups(scenario& s, std::uint64_t seed);
 
 /// The same seed gives the same scenario. Each seed switches on a random subset of features and faults.
 scenario make_scenario(std::uint64_t seed);

@@ -22,7 +22,8 @@ std::uint64_t mix(std::uint64_t a, std::uint64_t b) noexcept {
 simulation::simulation(std::uint64_t seed, const scenario& s, recorder* record) :
     scenario_(s), policy_(s.options), options_(std::make_shared<const actors::scheduler_options>(s.options)),
     record_(record), chance_(seed, 2), mail_(seed), scheduler_(s.options),
-    cache_({model_number, 0, 0}, s.blocks, s.block_tokens),
+    cache_({model_number, 0, 0}, s.blocks, kernels::kv_groups(s.block_tokens, s.model.windows)),
+    executor_(kernels::kv_groups(s.block_tokens, s.model.windows)),
     parker_({s.park_memory, s.park_disk, costs_of(s)}), backend_(s.model, s.blocks, s.block_tokens),
     park_store_(s.park_memory, s.park_disk, s.block_tokens), writers_(s.blocks),
     participants_(s.clients.size()),
@@ -67,7 +68,8 @@ simulation::simulation(std::uint64_t seed, const scenario& s, recorder* record) 
                          {s.model.end_of_sequence},
                          s.model.border,
                          s.park_memory,
-                         {s.park_memory, s.park_disk, costs_of(s)}});
+                         {s.park_memory, s.park_disk, costs_of(s)},
+                         s.model.windows});
   for (const memory_order& order : s.memory_orders) {
     control(order.at, actors::limit_batch{order.batch});
     at(time_point(order.at), [this, order] { memory_order_ = order; });
@@ -215,7 +217,9 @@ void simulation::to_scheduler(party, Message&& m) {
     for (const auto& g : m.grants) check_found(g);
     for (const auto& g : m.grants)
       for (std::size_t i = 0; i < g.blocks.size(); ++i)
-        if (i < g.cached / scenario_.block_tokens)
+        if (g.blocks[i] == actors::no_block)
+          continue;
+        else if (i < g.cached / scenario_.block_tokens * scenario_.model.windows.size())
           require(
               participants_[writers_[g.blocks[i]]].script->tenant == of(g.id).script->tenant,
               "a sequence found another tenant's block", g.id.number);
@@ -464,8 +468,9 @@ void simulation::start_backend(kernels::step_input&& input) {
   in_backend_ = std::move(input);
   for (const auto& row : in_backend_->rows) {
     const auto& s = in_backend_->sequences[row.sequence];
-    writers_[s.blocks[row.position / scenario_.block_tokens]] =
-        static_cast<std::uint32_t>(s.sampling.seed - 1000);
+    for_written(s, row, [&](actors::block_id b) {
+      writers_[b] = static_cast<std::uint32_t>(s.sampling.seed - 1000);
+    });
   }
   const auto rows = static_cast<std::int64_t>(in_backend_->rows.size());
   const duration takes = scenario_.step_time + rows * scenario_.step_time / 16;

@@ -78,9 +78,9 @@ class simulation {
     bool given_up = false;  ///< ended as a slow reader
     std::uint64_t next_seq = 0;
     std::vector<std::int32_t> tokens;
-    std::size_t echoed = 0;                      ///< tokens of the prompt
-    std::uint64_t echo_state = 0, echo_slot = 0; ///< of the model after them, and of the last one
-    std::uint32_t given = 0;                     ///< token events that spent credit
+    std::size_t echoed = 0;       ///< tokens of the prompt
+    std::uint64_t echo_state = 0; ///< of the model after them
+    std::uint32_t given = 0;      ///< token events that spent credit
     std::string text;
     std::uint32_t events = 0, read = 0, read_told = 0;
     std::optional<actors::sequence_finished> finished; ///< as the scheduler sent it
@@ -247,6 +247,18 @@ class simulation {
   const std::vector<std::uint64_t>& slots_alone(participant& p, bool beyond) const;
   void check_contents(const kernels::step_input& input);
   void check_choices();
+
+  // oracles_groups.cpp
+  void check_groups();
+  void check_holes(const kernels::step_input& input);
+  /// Calls `f` with each block that the row is written to.
+  template<class F>
+  void for_written(const kernels::step_sequence& s, const kernels::step_row& row, F f) const {
+    const std::size_t groups = scenario_.model.windows.size();
+    const std::size_t first = row.position / scenario_.block_tokens * groups;
+    require(first + groups <= s.blocks.size(), "a row without a block");
+    for (std::size_t g = 0; g < groups; ++g) f(s.blocks[first + g]);
+  }
 
   // oracles_policy.cpp
   void check_displaced(const actors::sequence_finished& m);

@@ -15,7 +15,34 @@ constexpr std::uint64_t scramble(std::uint64_t x) noexcept { // the finaliser of
   return x ^ (x >> 31);
 }
 
+/// What makes the slots of one layer group differ from those of the others.
+constexpr std::uint64_t mark_of(std::size_t group) noexcept {
+  return scramble(1000 + group);
+}
+/// The first position that a group with this window sees from `position`.
+constexpr std::uint32_t first_seen(std::uint32_t window, std::uint32_t position) noexcept {
+  return window == 0 || window > position ? 0 : position + 1 - window;
+}
+
 } // namespace
+
+std::uint64_t in_group(const imaginary_model& model, std::size_t group, std::uint64_t slot) noexcept {
+  return model.grouped() ? slot ^ mark_of(group) : slot;
+}
+
+std::uint64_t state_after(
+    const imaginary_model& model, std::span<const std::int32_t> tokens, std::uint64_t reach) noexcept {
+  const auto count = static_cast<std::uint32_t>(tokens.size());
+  std::uint64_t state = 0;
+  for (std::size_t g = 0; g < model.windows.size(); ++g) {
+    std::uint64_t slot = 0;
+    for (std::uint32_t p = 0; p < count; ++p) {
+      slot = slot_value(slot, tokens[p], p, model.beyond(reach));
+      if (p >= first_seen(model.windows[g], count - 1)) state = fold(state, in_group(model, g, slot));
+    }
+  }
+  return state;
+}
 
 std::uint64_t
 slot_value(std::uint64_t before, std::int32_t token, std::uint32_t position, bool beyond) noexcept {
@@ -52,6 +79,28 @@ void stand_in::spoil(std::uint32_t block, std::uint64_t rubbish) noexcept {
     slots_[std::size_t{block} * block_tokens_ + i] = scramble(rubbish + i);
 }
 
+std::uint64_t& stand_in::slot(const kernels::step_sequence& s, std::uint32_t group, std::uint32_t position) {
+  const std::size_t entry = position / block_tokens_ * model_.windows.size() + group;
+  return slots_.at(std::size_t{s.blocks.at(entry)} * block_tokens_ + position % block_tokens_);
+}
+
+/// Each slot is made from that of the position before it: it tells the whole prefix.
+void stand_in::write(const kernels::step_sequence& s, const kernels::step_row& row) {
+  for (std::uint32_t g = 0; g < model_.windows.size(); ++g) {
+    const std::uint64_t before = row.position == 0 ? 0 : in_group(model_, g, slot(s, g, row.position - 1));
+    slot(s, g, row.position) =
+        in_group(model_, g, slot_value(before, row.token, row.position, model_.beyond(s.reach)));
+  }
+}
+
+std::uint64_t stand_in::state_at(const kernels::step_sequence& s, std::uint32_t position) {
+  std::uint64_t state = 0;
+  for (std::uint32_t g = 0; g < model_.windows.size(); ++g)
+    for (std::uint32_t p = first_seen(model_.windows[g], position); p <= position; ++p)
+      state = fold(state, slot(s, g, p));
+  return state;
+}
+
 kernels::step_result stand_in::compute(const kernels::step_input& input, const row_faults& faults) {
   kernels::step_result result;
   result.step_seq = input.step_seq;
@@ -63,23 +112,14 @@ kernels::step_result stand_in::compute(const kernels::step_input& input, const r
       result.failure = "a poisonous row";
       return result;
     }
-  const auto slot = [&](const kernels::step_sequence& s, std::uint32_t position) -> std::uint64_t& {
-    return slots_.at(
-        std::size_t{s.blocks.at(position / block_tokens_)} * block_tokens_ + position % block_tokens_);
-  };
   for (const auto& copy : input.copies)
     std::ranges::copy(block(copy.from).first(copy.positions), block(copy.to).begin());
-  for (const auto& row : input.rows) {
-    const auto& s = input.sequences[row.sequence];
-    slot(s, row.position) = slot_value(
-        row.position == 0 ? 0 : slot(s, row.position - 1), row.token, row.position, model_.beyond(s.reach));
-  }
+  for (const auto& row : input.rows) write(input.sequences[row.sequence], row);
   for (std::uint32_t i = 0; i < input.rows.size(); ++i) {
     const auto& row = input.rows[i];
     if (row.want == kernels::row_output::none) continue;
     const auto& s = input.sequences[row.sequence];
-    std::uint64_t state = 0;
-    for (std::uint32_t p = 0; p <= row.position; ++p) state = fold(state, slot(s, p));
+    const std::uint64_t state = state_at(s, row.position);
     auto d = draw(model_, state, s.sampling.seed, s.mask.get());
     if (row.want == kernels::row_output::score) d = {row.target, score_of(state, row.target)};
     auto& r = result.rows.emplace_back();
@@ -167,10 +207,10 @@ lone_run run_alone(const imaginary_model& model, const lone_wish& wish) {
   std::vector<std::int32_t> all = wish.prompt;
   std::uint64_t last = 0; // slot
   const auto state_of_all = [&] {
-    std::uint64_t state = last = 0;
+    last = 0;
     for (std::uint32_t p = 0; p < all.size(); ++p)
-      state = fold(state, last = slot_value(last, all[p], p, model.beyond(all.size())));
-    return state;
+      last = slot_value(last, all[p], p, model.beyond(all.size()));
+    return state_after(model, all, all.size());
   };
   std::uint64_t state = state_of_all();
   auto ends = wish.stop_ids;
@@ -192,7 +232,7 @@ lone_run run_alone(const imaginary_model& model, const lone_wish& wish) {
       return run;
     }
     all.push_back(d.token);
-    state = model.beyond(all.size()) && !model.beyond(all.size() - 1)
+    state = model.grouped() || (model.beyond(all.size()) && !model.beyond(all.size() - 1))
                 ? state_of_all()
                 : fold(
                       state, last = slot_value(

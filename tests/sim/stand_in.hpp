@@ -19,8 +19,10 @@ namespace troupe::sim {
 struct imaginary_model {
   std::uint32_t vocabulary = 48;
   std::int32_t end_of_sequence = 0;
-  std::uint32_t end_permille = 30; ///< how often a token is the end of sequence
-  std::uint32_t border = 0;        ///< sequences longer than this have other slots; 0: all the same
+  std::uint32_t end_permille = 30;       ///< how often a token is the end of sequence
+  std::uint32_t border = 0;              ///< sequences longer than this have other slots; 0: all the same
+  std::vector<std::uint32_t> windows{0}; ///< of its layer groups; 0 = all positions
+  bool grouped() const noexcept { return windows.size() > 1 || windows[0] != 0; }
   bool beyond(std::uint64_t length) const noexcept { return border != 0 && length > border; }
 };
 
@@ -29,10 +31,16 @@ struct drawn {
   float logprob = 0;
 };
 
+/// The state of the model after `tokens`, of a sequence that is to reach `reach` positions. Each layer group
+/// sees the positions of its window, and each position the whole of what comes before it, as in a real one.
+std::uint64_t
+state_after(const imaginary_model& model, std::span<const std::int32_t> tokens, std::uint64_t reach) noexcept;
 /// What a slot holds of one position behind one that holds `before` (0: behind none), in a sequence beyond
 /// the border or not. So it is another one after any other tokens, as a key is.
 std::uint64_t
 slot_value(std::uint64_t before, std::int32_t token, std::uint32_t position, bool beyond) noexcept;
+/// The same position in a slot of a layer group.
+std::uint64_t in_group(const imaginary_model& model, std::size_t group, std::uint64_t slot) noexcept;
 /// The token after a sequence whose slots, folded in order, give `state`; the next one round the vocabulary
 /// that is not forbidden.
 drawn draw(
@@ -65,6 +73,10 @@ class stand_in {
   kernels::step_result compute(const kernels::step_input& input, const row_faults& faults);
 
  private:
+  std::uint64_t& slot(const kernels::step_sequence& s, std::uint32_t group, std::uint32_t position);
+  void write(const kernels::step_sequence& s, const kernels::step_row& row);
+  std::uint64_t state_at(const kernels::step_sequence& s, std::uint32_t position);
+
   imaginary_model model_;
   std::uint32_t block_tokens_;
   std::vector<std::uint64_t> slots_; // [blocks * block_tokens]

@@ -16,7 +16,7 @@ START_LIMIT_S = 120
 STOP_LIMIT_S = 60
 POLL_S = 0.02
 ADDRESS = re.compile(r"\b(http|tcp)://127\.0\.0\.1:(\d+)")
-KV_PLAN = re.compile(r"\((\d+) blocks of (\d+) tokens\)")
+KV_PLAN = re.compile(r"\((\d+) blocks of (\d+) tokens")
 SAMPLE = re.compile(r'([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? (\S+)')
 
 
