@@ -178,7 +178,7 @@ std::uint32_t kv_pool::unheld(std::span<const block_id> blocks) const noexcept {
 
 prefix_part kv_pool::match_part(
     std::uint64_t salt, std::span<const std::int32_t> tokens, std::span<const block_id> found) const {
-  if (groups_.size() > 1) return {};
+  if (groups_.forgets()) return {};
   const std::size_t step = groups_.block_tokens(), behind = found.size() * step;
   if (behind + 1 >= tokens.size()) return {};
   const prefix_node parent = found.empty() ? prefix_index::root(salt) : known_.node(found.back());
@@ -264,7 +264,7 @@ void kv_pool::publish(
     const std::span own = std::span(o.table).subspan(std::size_t{o.placed} * groups, groups);
     const block_id spine = own[groups_.spine()];
     if (tokens.size() < step) {
-      if (groups == 1 && spine != no_block) known_.add(spine, o.last, tokens); // see match_part
+      if (!groups_.forgets()) known_.add(spine, o.last, tokens); // see match_part
       return;
     }
     const auto content = tokens.first(step);
@@ -273,7 +273,7 @@ void kv_pool::publish(
       if (spine == no_block) return; // restored, and forgotten meanwhile
       there = spine;
       known_.add(there, o.last, content);
-    } else if (groups == 1 && spine != no_block && spine != there) {
+    } else if (!groups_.forgets() && spine != there) {
       known_.remove(spine); // known in part until now
     }
     for (std::uint32_t g = 0; g < groups; ++g)

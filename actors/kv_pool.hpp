@@ -27,7 +27,7 @@ struct pool_key {
 ///
 /// Known positions are never written again. A full known block is shared as it is. Of one that is filled in
 /// part, or goes on otherwise than a prompt does, the positions that fit are copied into a block of the
-/// prompt's own: its owner, if it has one, writes behind them.
+/// prompt's own: its owner, if it has one, writes behind them. Not so with windows, whose tables have holes.
 ///
 /// An owner's table has the entries of kv_groups. What it says it needs no more is a hole in it from then on;
 /// known blocks that nobody else holds are then cached as after a release.

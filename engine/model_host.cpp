@@ -49,7 +49,7 @@ constexpr std::uint64_t event_payload_bytes = 64;
 /// What a connection holds unsent before its request pauses (server.unsent_bytes).
 constexpr std::uint64_t unsent_bytes = 64U << 10;
 /// Of a KV block in the ledger and, with its tokens, in the index of prefixes: by hash and in order.
-constexpr std::uint64_t ledger_bytes(const kernels::kv_groups& groups) {
+std::uint64_t ledger_bytes(const kernels::kv_groups& groups) {
   return 192 + (std::uint64_t{groups.block_tokens()} + groups.size()) * sizeof(std::int32_t);
 }
 
