@@ -33,7 +33,8 @@ void scheduler_core::place(sequence& s) {
     s.chain.push_back(number);
   }
   const std::size_t tail = prompt.size() - (end - step);
-  if (tail > short_tail) // never the number of a full block, which others share without a copy
+  // Never the number of a full block, which others share without a copy.
+  if (tail > short_tail && !groups_.forgets())
     s.chain.push_back(XXH3_64bits_withSeed(prompt.data() + end - step, tail * sizeof(std::int32_t), ~number));
 }
 
