@@ -24,7 +24,7 @@ struct load_forecast {
   std::uint64_t weight_bytes = 0;      ///< packed matrices, a shared one once
   std::uint64_t kv_position_bytes = 0; ///< keys and values of one position over all layers, at 16 bits
   std::uint32_t context = 0;           ///< positions that the model was trained for
-  kernels::kv_groups kv_groups;        ///< of its layers
+  kernels::kv_groups kv_groups{};      ///< of its layers
   std::uint64_t kv_block_bytes = 0;    ///< at 16 bits
 
   /// The most that a sequence holds while it grows to `positions`, `chunk` of them in one step at most.

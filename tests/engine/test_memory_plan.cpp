@@ -53,7 +53,7 @@ BOOST_AUTO_TEST_CASE(layers_with_a_window_need_blocks_for_it_and_for_a_step_only
   // 767 positions touch 25 blocks at most; sequences of 1024 positions take 32 of the last group.
   BOOST_TEST(plan->kv_sequence_blocks == 1024U + 5 * 25);
   BOOST_TEST(plan->kv_blocks == 8U * (32 + 5 * 25));
-  const std::string line = detail::describe(*plan);
+  const std::string line = describe(*plan);
   BOOST_TEST(
       line.find(
           "blocks of 32 tokens in one of 6 layer groups, at most 1149 blocks for a sequence of 32768") !=
@@ -63,7 +63,7 @@ BOOST_AUTO_TEST_CASE(layers_with_a_window_need_blocks_for_it_and_for_a_step_only
   d.kv_windows = {0};
   const auto plain = detail::plan_memory(d, 10'000 * mib);
   BOOST_TEST(plain->kv_sequence_blocks == 1024U);
-  BOOST_TEST(detail::describe(*plain).find("blocks of 32 tokens), activations") != std::string::npos);
+  BOOST_TEST(describe(*plain).find("blocks of 32 tokens), activations") != std::string::npos);
 }
 
 BOOST_AUTO_TEST_CASE(scarce_memory_gives_the_cache_half_of_what_is_left) {
