@@ -405,7 +405,8 @@ error safetensors_folder::missing(std::string_view name) const {
     return fail(
         "tensor '" + std::string(name) + "' is " + describe(*entry) +
             ": bytes without scales, as programs of their own formats pack quantised weights (bitsandbytes, "
-            "MXFP4, ...), which are not read; use a folder of the model in F32, F16, BF16, FP8 or INT8, or a GGUF file",
+            "MXFP4, ...), which are not read; use a folder of the model in F32, F16, BF16, FP8 or INT8, or a "
+            "GGUF file",
         errc::unsupported);
   return fail(
       "tensor '" + std::string(name) + "' is " + describe(*entry) +

@@ -20,9 +20,10 @@ struct folder_format {
 /// F32, F16 and BF16 tensors are read where they are mapped. FP8 weights `X.weight` are multiplied by their
 /// scales `X.weight_scale_inv` or `X.weight_scale` (one, one per row, or one per block) and rounded to
 /// `widened`; INT8 weights, I8 or U8, likewise, less their zero points
-/// `X.weight_zero_point` (I8 or U8, one for each scale) where there are any. Without a quantization_config FP8 elements are plain numbers. Scales of
-/// activations and of the KV cache are left out: neither is quantised here. Move-only. Thread: any reader.
-/// Errors: every message starts with the path of the folder or file.
+/// `X.weight_zero_point` (I8 or U8, one for each scale) where there are any. Without a quantization_config
+/// FP8 elements are plain numbers. Scales of activations and of the KV cache are left out: neither is
+/// quantised here. Move-only. Thread: any reader. Errors: every message starts with the path of the folder or
+/// file.
 class safetensors_folder final : public tensor_source {
  public:
   /// `folder`/model.safetensors, or the shards that `folder`/model.safetensors.index.json lists.
@@ -48,8 +49,7 @@ class safetensors_folder final : public tensor_source {
   result<void> index_entries();
   result<void> add(const safetensors_entry& entry, const folder_format& format);
   result<void> add_codec(const safetensors_entry& entry, const folder_format& format, model_tensor& tensor);
-  result<void>
-  add_zeros(const safetensors_entry& entry, std::size_t count, std::vector<float>& zeros) const;
+  result<void> add_zeros(const safetensors_entry& entry, std::size_t count, std::vector<float>& zeros) const;
   const safetensors_entry* scale_of(const std::string& weight) const noexcept;
   const safetensors_entry* find_entry(std::string_view name) const noexcept;
   bool is_scale(std::string_view name) const noexcept;

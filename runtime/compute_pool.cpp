@@ -457,7 +457,8 @@ const char* compute_pool::last_fp_fault() const noexcept {
 
 std::string describe_thread_failure(const std::exception& why) {
   return std::string("a thread cannot be started (") + why.what() +
-         "): allow more processes (ulimit -u), addresses (ulimit -v) and data (ulimit -d), or take fewer --threads";
+         "): allow more processes (ulimit -u), addresses (ulimit -v) and data (ulimit -d), or take fewer "
+         "--threads";
 }
 
 } // namespace troupe::runtime

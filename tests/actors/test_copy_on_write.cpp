@@ -199,7 +199,7 @@ BOOST_AUTO_TEST_CASE(a_prompt_that_parts_inside_a_full_block_copies_what_it_shar
 BOOST_AUTO_TEST_CASE(another_tree_and_a_demand_for_whole_blocks_get_no_copy) {
   ledger l;
   l.know(1, eleven, 5);
-  const auto a = l.reserve(2, {{rid(2), 1, list(eleven), 6}, {rid(3), 11, list(eleven), 5, true}});
+  const auto a = l.reserve(2, {{rid(2), 1, list(eleven), 6}, {rid(3), 11, list(eleven), 5, 0, true}});
   BOOST_TEST(a.grants.at(0).cached == 0U);
   BOOST_TEST(!a.grants[0].copy);
   BOOST_TEST(a.grants.at(1).cached == 8U);
