@@ -16,7 +16,7 @@ DOORS = ("http", "ws", "tcp")
 PARKED_DOORS = ("ws",)  # what is parked does not know of doors
 SHORT_ANSWERS = 96
 RETRY_LIMIT_S = 300
-MOST_ROUNDS = 8
+MOST_ROUNDS = 24
 SHORT_OF_MEMORY = ("small KV", "parked on disk")
 PARKED = ("parked in memory", "parked on disk")
 # Undisturbed and under forced preemption no request may be refused, and a slow machine, which lets some wait for longer
@@ -94,9 +94,10 @@ def compare(d, label, work, answers, reference):
     return wrong
 
 
-async def expect_short_answers(d, server):
-    """Many answers of one token make the scheduler foresee short ones, so that it seats more than can grow."""
-    for _ in range(SHORT_ANSWERS):
+async def expect_short_answers(d, server, again):
+    """Many answers of one token make the scheduler foresee short ones, so that it seats more than can grow. After a
+    round of long ones it takes more: nine in ten of those that it remembers must be short again."""
+    for _ in range(3 * SHORT_ANSWERS if again else SHORT_ANSWERS):
         answer = await http_ask(server, {"prompt": [1], "max_tokens": 1, "temperature": 0, "ignore_eos": True})
         d.expect(answer.whole, "a short answer", "200", answer.outcome())
 
@@ -149,14 +150,16 @@ async def scenario(d):
                 await under_load(d, server, f"{label}, {door}", door, label, work, reference, choose, stagger_s)
 
 
-async def under_load(d, server, what, door, label, work, reference, choose, stagger_s):
+async def under_load(d, server, what, door, label, work, reference, choose, wanted_s):
     """Rounds of all requests until the load was what it should be: how they overlap is up to the machine."""
     wrong, refused, rounds = 0, 0, 0
     while True:
         if label in SHORT_OF_MEMORY:  # before each round: the answers of the last one were long
-            await expect_short_answers(d, server)
-        # A machine that is done before the next request begins gets them closer together.
-        answers, refusals = await together(d, server, door, work, choose, stagger_s / 2**rounds)
+            await expect_short_answers(d, server, rounds > 0)
+        # A machine that is done before the next request begins gets them closer together; where memory is to run short
+        # in mid-answer, nobody knows at which distance.
+        stagger_s = wanted_s * choose.uniform(0.2, 5) if label in SHORT_OF_MEMORY else wanted_s / 2**rounds
+        answers, refusals = await together(d, server, door, work, choose, stagger_s)
         rounds += 1
         wrong += compare(d, what, work, answers, reference)
         refused += len(refusals)
